@@ -1,0 +1,1 @@
+"""The ``kargo-py`` command."""

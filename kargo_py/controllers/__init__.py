@@ -1,0 +1,1 @@
+"""The controllers: they turn cache events into decisions and write what those say."""

@@ -1,0 +1,1 @@
+"""Runs the steps of a Promotion, as a pure state machine."""

@@ -1,0 +1,1 @@
+"""Kubernetes plumbing that knows no Kargo: client, cache, work queue, controller loop."""

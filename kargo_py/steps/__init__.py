@@ -1,0 +1,1 @@
+"""The kinds of step a Promotion may use."""
