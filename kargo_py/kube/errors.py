@@ -96,3 +96,33 @@ class OutcomeUnknown(KubeError):
 
 class DecodeError(KubeError):
     """The server's answer is not what the codec can read."""
+
+
+class ConfigError(KubeError):
+    """A kubeconfig or credentials that cannot be used; the text names the file and what to do."""
+
+
+_BY_CODE: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def error_from_status(status: object, *, request: str = "", code: int = 0) -> ApiError:
+    """The typed error for a ``Status`` body (or whatever a proxy sent instead of one) and HTTP *code*."""
+    body: dict[str, Any] = status if isinstance(status, dict) else {}
+    number = code or (body["code"] if isinstance(body.get("code"), int) else 500)
+    reason = str(body.get("reason") or "")
+    message = str(body.get("message") or "") or f"the server answered {number} without saying why"
+    if number == 409:
+        kind: type[ApiError] = AlreadyExists if reason == "AlreadyExists" else Conflict
+    elif number >= 500:
+        kind = ServerError
+    else:
+        kind = _BY_CODE.get(number, ApiError)
+    return kind(number, reason, message, request=request, status=body or None)

@@ -1,0 +1,285 @@
+"""Promotion: moves one piece of Freight into one Stage by running steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, StringConstraints
+
+from kargo_py.api.freight import FreightOrigin, FreightReference, collection_id
+from kargo_py.api.meta import KubeObject
+from kargo_py.api.types import Duration, Json, JsonObject, KubernetesName, Model, Time
+
+
+class PromotionPhase(StrEnum):
+    """Where a Promotion stands. *Failed*: a step decided "no"; *Errored*: something broke."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    ERRORED = "Errored"
+    ABORTED = "Aborted"
+
+    @property
+    def terminal(self) -> bool:
+        """True for the phases that are final."""
+        return self not in {PromotionPhase.PENDING, PromotionPhase.RUNNING}
+
+
+class StepStatus(StrEnum):
+    """How a step stands."""
+
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    SKIPPED = "Skipped"
+    ABORTED = "Aborted"
+    FAILED = "Failed"
+    ERRORED = "Errored"
+
+    @property
+    def severity(self) -> int:
+        """The worst severity among the steps decides how the Promotion ends."""
+        return _SEVERITY[self]
+
+
+_SEVERITY = {
+    StepStatus.SUCCEEDED: 0,
+    StepStatus.SKIPPED: 1,
+    StepStatus.RUNNING: 2,
+    StepStatus.ABORTED: 3,
+    StepStatus.FAILED: 4,
+    StepStatus.ERRORED: 5,
+}
+
+
+class ExpressionVariable(Model):
+    """A variable that the expressions of steps can use."""
+
+    name: Annotated[str, StringConstraints(min_length=1, pattern=r"^[a-zA-Z_]\w*$")]
+    """Name of the variable."""
+    value: str = ""
+    """Value; it may use expressions and the variables before it."""
+
+
+class PromotionTaskReference(Model):
+    """Names a task whose steps stand in for this one."""
+
+    name: KubernetesName
+    """Name of the task."""
+    kind: Literal["PromotionTask", "ClusterPromotionTask"] = "PromotionTask"
+    """Kind of the task."""
+
+
+class PromotionStepRetry(Model):
+    """How long and how often a step is tried."""
+
+    timeout: Duration | None = None
+    """How long the step may take in all; without it the step's own default holds."""
+    error_threshold: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
+    """How many errors in a row end the step; without it the step's own default holds."""
+
+
+class PromotionStep(Model):
+    """One step: what to run and with which configuration."""
+
+    uses: Annotated[str, StringConstraints(min_length=1)] | None = None
+    """Kind of step to run."""
+    task: PromotionTaskReference | None = None
+    """A task to run instead of a step; tasks are replaced by their steps before a Promotion is stored."""
+    as_: str | None = Field(default=None, alias="as")
+    """Alias by which other steps refer to this one's output."""
+    if_: str | None = Field(default=None, alias="if")
+    """An expression that must be true for the step to run."""
+    continue_on_error: bool = False
+    """If true, an error of this step does not fail the Promotion."""
+    retry: PromotionStepRetry | None = None
+    """How long and how often the step is tried."""
+    vars: Sequence[ExpressionVariable] = ()
+    """Variables for this step only."""
+    config: Json = None
+    """Configuration of the step; its form depends on the kind of step."""
+
+    def alias(self, index: int) -> str:
+        """The alias, or the default one of the step at *index* (from 0)."""
+        return self.as_ or f"step-{index + 1}"
+
+
+class PromotionSpec(Model):
+    """What is to be promoted, where to, and how."""
+
+    stage: KubernetesName
+    """Name of the Stage the Freight goes to."""
+    freight: Annotated[str, StringConstraints(min_length=1, max_length=253)] | None = None
+    """Name of the Freight to promote. Exactly one of freight and origin is given."""
+    origin: FreightOrigin | None = None
+    """Promote the newest candidate that comes from here."""
+    target: Annotated[str, StringConstraints(max_length=253)] | None = None
+    """Only the commercial Kargo acts on this."""
+    vars: Sequence[ExpressionVariable] = ()
+    """Variables that the expressions of all steps can use."""
+    steps: Annotated[Sequence[PromotionStep], Field(min_length=1)] | None = None
+    """The steps, run one after another."""
+
+
+class HealthCheckStep(Model):
+    """A health check that a successful step left for the Stage."""
+
+    uses: Annotated[str, StringConstraints(min_length=1)]
+    """Kind of health check."""
+    config: Json = None
+    """What to check."""
+
+
+class StepExecutionMetadata(Model):
+    """How a step of a Promotion went."""
+
+    alias: str = ""
+    """Alias of the step."""
+    started_at: Time | None = None
+    """When the step was first started."""
+    finished_at: Time | None = None
+    """When the step ended."""
+    error_count: int = 0
+    """How many errors the step has met."""
+    status: str = ""
+    """How the step stands: Running, Succeeded, Skipped, Aborted, Failed or Errored."""
+    message: str = ""
+    """Why, for people."""
+    continue_on_error: bool = False
+    """If true, this step's error does not fail the Promotion."""
+
+
+class OperationRecord(Model):
+    """An addition of kargo-py: work that a step started in another controller, for people to read."""
+
+    kind: str = ""
+    """Kind of deployer, e.g. argocd."""
+    namespace: str = ""
+    """Namespace of the object that was acted on."""
+    name: str = ""
+    """Name of the object that was acted on."""
+    uid: str = ""
+    """UID of the object that was acted on."""
+    step: str = ""
+    """Alias of the step."""
+    attempt: int = 0
+    """Which attempt this was, from 1."""
+    stamp: str = ""
+    """The name of this attempt, as written into the operation and the annotation kargo-py.io/stamp."""
+    state: str = ""
+    """How the attempt stands: Pending, Running, Succeeded, Failed, Superseded, Lost or Refused."""
+    revision: str = ""
+    """The revision that was applied; one per source, comma-separated."""
+    message: str = ""
+    """What the other controller said."""
+    started_at: Time | None = None
+    """When the other controller started, by its own clock."""
+    finished_at: Time | None = None
+    """When the other controller ended, by its own clock."""
+    changed_fields: Sequence[str] = ()
+    """JSON pointers of the fields that the start changed."""
+
+
+class FreightCollection(Model):
+    """Freight of one or more origins that is in a Stage together."""
+
+    id: str = ""
+    """SHA-1 of the sorted names of the Freight joined by commas."""
+    items: Mapping[str, FreightReference] = {}
+    """The Freight by origin, e.g. Warehouse/my-warehouse."""
+    verification_history: Sequence[JsonObject] = ()
+    """Verifications of this collection, newest first."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the Freight."""
+        return [reference.name for reference in self.items.values()]
+
+    def with_freight(self, reference: FreightReference) -> FreightCollection:
+        """This collection with *reference* in the place of what its origin has now; not verified yet."""
+        items = {**self.items, str(reference.origin): reference}
+        return FreightCollection(id=collection_id([r.name for r in items.values()]), items=items)
+
+
+class PromotionStatus(Model):
+    """How a Promotion goes."""
+
+    last_handled_refresh: str = ""
+    """The value of the annotation kargo.akuity.io/refresh that was last acted on."""
+    phase: str = ""
+    """Where the Promotion stands: Pending, Running, Succeeded, Failed, Errored or Aborted."""
+    message: str = ""
+    """Why, for people."""
+    freight: FreightReference | None = None
+    """What the Freight contained."""
+    freight_collection: FreightCollection | None = None
+    """All the Freight that the Stage has once this Promotion succeeded."""
+    health_checks: Sequence[HealthCheckStep] = ()
+    """Health checks that the successful steps left for the Stage."""
+    started_at: Time | None = None
+    """When the Promotion began to run."""
+    finished_at: Time | None = None
+    """When the Promotion ended."""
+    current_step: int = 0
+    """Index of the step that runs, from 0."""
+    step_execution_metadata: Sequence[StepExecutionMetadata] = ()
+    """How each step went, in the order of the steps."""
+    state: Json = None
+    """Output of the steps by alias, and under kargo-py.io/operations the recorded intents."""
+    operations: Sequence[OperationRecord] = ()
+    """An addition of kargo-py: what the steps started in other controllers and how it ended."""
+
+
+class Promotion(KubeObject):
+    """A request to move Freight into a Stage, and the record of how it went."""
+
+    kind_name: ClassVar[str] = "Promotion"
+
+    spec: PromotionSpec
+    """What is to be promoted, where to, and how."""
+    status: PromotionStatus = PromotionStatus()
+    """How it goes."""
+
+    @property
+    def phase(self) -> PromotionPhase | str:
+        """The phase; an absent one is Pending, one that we do not know stays text."""
+        text = self.status.phase or PromotionPhase.PENDING
+        try:
+            return PromotionPhase(text)
+        except ValueError:
+            return text
+
+    @property
+    def finished(self) -> bool:
+        """True once the phase is final."""
+        return isinstance(self.phase, PromotionPhase) and self.phase.terminal
+
+    @property
+    def running(self) -> bool:
+        """True in phase Running."""
+        return self.phase == PromotionPhase.RUNNING
+
+    @property
+    def queue_order(self) -> tuple[str, str, str]:
+        """The order in which Promotions of a Stage run; see :func:`queue_order`."""
+        return queue_order(self.name, self.metadata.creation_timestamp)
+
+
+def queue_order(name: str, created: str | None) -> tuple[str, str, str]:
+    """Sort key of a Promotion: creation time, then the ULID in its name, then the name.
+
+    So hand-named Promotions queue fairly beside generated ones.
+    """
+    parts = name.rsplit(".", 2)
+    ulid = parts[1] if len(parts) == 3 and len(parts[1]) == 26 else ""
+    return (created or "", ulid, name)
+
+
+def phase_of(promotion: Mapping[str, Any]) -> str:
+    """The phase of a Promotion as JSON; an absent one is Pending."""
+    status = promotion.get("status")
+    phase = status.get("phase") if isinstance(status, dict) else None
+    return phase if isinstance(phase, str) and phase else PromotionPhase.PENDING

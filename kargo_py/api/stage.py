@@ -1,0 +1,220 @@
+"""Stage: an environment that Freight is promoted to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from kargo_py.api.freight import FreightOrigin, FreightReference
+from kargo_py.api.meta import Condition, KubeObject
+from kargo_py.api.promotion import (
+    ExpressionVariable,
+    FreightCollection,
+    PromotionStatus,
+    PromotionStep,
+)
+from kargo_py.api.types import Duration, Json, JsonObject, Model, Time
+
+MAX_HISTORY = 10
+"""How many Freight collections, and verifications of one collection, a Stage remembers."""
+
+
+class HealthState(StrEnum):
+    """How a Stage is, from best to worst."""
+
+    HEALTHY = "Healthy"
+    NOT_APPLICABLE = "NotApplicable"
+    PROGRESSING = "Progressing"
+    UNKNOWN = "Unknown"
+    UNHEALTHY = "Unhealthy"
+
+    @property
+    def badness(self) -> int:
+        """0 for the best."""
+        return list(HealthState).index(self)
+
+
+def worst(states: Iterable[HealthState]) -> HealthState:
+    """The worst of *states*; nothing to judge is Healthy."""
+    return max(states, key=lambda state: state.badness, default=HealthState.HEALTHY)
+
+
+class VerificationPhase(StrEnum):
+    """How a verification stands."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCESSFUL = "Successful"
+    FAILED = "Failed"
+    ERROR = "Error"
+    ABORTED = "Aborted"
+    INCONCLUSIVE = "Inconclusive"
+
+    @property
+    def terminal(self) -> bool:
+        """True for the phases that are final."""
+        return self not in {VerificationPhase.PENDING, VerificationPhase.RUNNING}
+
+
+class AutoPromotionOptions(Model):
+    """How Freight is chosen when promotion is automatic."""
+
+    selection_policy: Literal["", "NewestFreight", "MatchUpstream"] = "NewestFreight"
+    """NewestFreight takes the newest available; MatchUpstream what the upstream Stage has."""
+
+
+class FreightSources(Model):
+    """From where a Stage takes Freight of an origin."""
+
+    direct: bool = False
+    """Straight from the Warehouse."""
+    stages: Sequence[str] = ()
+    """From these Stages, once verified there."""
+    required_soak_time: (
+        Annotated[Duration, Field(json_schema_extra={"pattern": r"^([0-9]+(\.[0-9]+)?(s|m|h))+$"})] | None
+    ) = None
+    """How long Freight must have stayed in an upstream Stage."""
+    availability_strategy: Literal["", "All", "OneOf"] = ""
+    """Whether Freight must be verified in all upstream Stages or in one of them (the default)."""
+    auto_promotion_options: AutoPromotionOptions | None = None
+    """How Freight is chosen when promotion is automatic."""
+
+
+class FreightRequest(Model):
+    """A Stage's request for Freight of one origin."""
+
+    origin: FreightOrigin
+    """Where the Freight comes from."""
+    sources: FreightSources = FreightSources()
+    """Through what it may come."""
+
+
+class PromotionTemplateSpec(Model):
+    """The steps of the Promotions to a Stage."""
+
+    vars: Sequence[ExpressionVariable] = ()
+    """Variables that the expressions of all steps can use."""
+    steps: Sequence[PromotionStep] = ()
+    """The steps."""
+
+
+class PromotionTemplate(Model):
+    """How Promotions to a Stage are made."""
+
+    spec: PromotionTemplateSpec = PromotionTemplateSpec()
+    """The steps."""
+
+
+class StageSpec(Model):
+    """What a Stage takes and how Freight gets there."""
+
+    shard: str = ""
+    """Name of the shard whose controller is responsible."""
+    vars: Sequence[ExpressionVariable] = ()
+    """Variables that the expressions of all Promotions to this Stage can use."""
+    requested_freight: Annotated[Sequence[FreightRequest], Field(min_length=1)]
+    """The Freight this Stage takes, by origin."""
+    promotion_template: PromotionTemplate | None = None
+    """How Promotions are made. A Stage without steps only controls the flow of Freight."""
+    verification: Json = None
+    """How Freight is verified once it is here."""
+
+
+class Health(Model):
+    """How what was deployed to a Stage is."""
+
+    status: str = ""
+    """Healthy, NotApplicable, Progressing, Unknown or Unhealthy."""
+    issues: Sequence[str] = ()
+    """What is wrong, for people."""
+    config: Json = None
+    """The checks that were made."""
+    output: Json = None
+    """What the checks found."""
+
+
+class PromotionReference(Model):
+    """A Promotion, as a Stage remembers it."""
+
+    name: str = ""
+    """Name of the Promotion."""
+    freight: FreightReference | None = None
+    """What the Freight contained."""
+    status: PromotionStatus | None = None
+    """How the Promotion went."""
+    finished_at: Time | None = None
+    """When it ended."""
+
+
+class VerificationInfo(Model):
+    """One verification of a collection of Freight."""
+
+    id: str = ""
+    """Identifies this verification."""
+    actor: str = ""
+    """Who asked for it."""
+    start_time: Time | None = None
+    """When it began."""
+    phase: str = ""
+    """Pending, Running, Successful, Failed, Error, Aborted or Inconclusive."""
+    message: str = ""
+    """Why, for people."""
+    analysis_run: JsonObject | None = None
+    """The AnalysisRun that did it."""
+    finish_time: Time | None = None
+    """When it ended."""
+
+
+class StageStatus(Model):
+    """How a Stage is and what is in it."""
+
+    conditions: Sequence[Condition] = ()
+    """Conditions: Ready, Reconciling, Healthy, Promoting, Verified."""
+    last_handled_refresh: str = ""
+    """The value of the annotation kargo.akuity.io/refresh that was last acted on."""
+    freight_history: Sequence[FreightCollection] = ()
+    """What was promoted here, newest first; at most 10."""
+    freight_summary: str = ""
+    """What is here now, in a few words."""
+    health: Health | None = None
+    """How what was deployed is."""
+    observed_generation: int = 0
+    """The metadata.generation that was last acted on."""
+    current_promotion: PromotionReference | None = None
+    """The Promotion that runs now."""
+    last_promotion: PromotionReference | None = None
+    """The Promotion that ended last."""
+    auto_promotion_enabled: bool = False
+    """Whether Freight is promoted here automatically."""
+    metadata: JsonObject = {}
+    """Free JSON set by promotion steps."""
+
+
+class Stage(KubeObject):
+    """An environment that Freight is promoted to."""
+
+    kind_name: ClassVar[str] = "Stage"
+
+    spec: StageSpec
+    """What the Stage takes and how Freight gets there."""
+    status: StageStatus = StageStatus()
+    """How the Stage is and what is in it."""
+
+    @property
+    def is_control_flow(self) -> bool:
+        """True for a Stage without steps: it passes Freight on and has nothing deployed."""
+        template = self.spec.promotion_template
+        return template is None or not template.spec.steps
+
+    @property
+    def current_freight(self) -> FreightCollection | None:
+        """What is in the Stage now; None before the first successful Promotion."""
+        return self.status.freight_history[0] if self.status.freight_history else None
+
+    @property
+    def origins(self) -> Mapping[str, FreightRequest]:
+        """The requests by origin ("Warehouse/<name>")."""
+        return {str(request.origin): request for request in self.spec.requested_freight}

@@ -1,0 +1,95 @@
+"""The stamp: the name of one attempt to start work in somebody else's controller.
+
+A stamp is written with the start (into the operation's info and into an annotation that survives the operation), so
+that afterwards, in whatever state the world is found, one can tell whether this very attempt was carried out. It names
+the control plane too: two Kargos that share one Argo CD never take each other's work for their own.
+
+Text form, version 1: ``v1/<instance>/<namespace>/<name>/<uid>/<step>/<attempt>``. ``%`` and ``/`` inside a part are
+percent-encoded. At most 1,024 characters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+STAMP_KEY = "kargo-py.io/stamp"
+"""Under this name the stamp stands among an operation's info and among an object's annotations."""
+
+STATE_KEY = "kargo-py.io/operations"
+"""Under this key of a Promotion's ``status.state`` stand the recorded intents; no step alias can be this."""
+
+MAX_LENGTH = 1024
+_VERSION = "v1"
+_INSTANCE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_PART = re.compile(r"(?:[^%/]|%[0-9A-F]{2})+")
+_ATTEMPT = re.compile(r"[1-9][0-9]{0,5}")
+
+
+class StampError(ValueError):
+    """A text that is no stamp of a version we know, or parts no stamp can be made of."""
+
+
+def check_instance(instance: str) -> str:
+    """Return *instance* if it can name a control plane; StampError says what is allowed otherwise."""
+    if not _INSTANCE.fullmatch(instance):
+        raise StampError(
+            f"instance id {instance!r}: must be 1 to 63 letters, digits, '.', '_' or '-', "
+            "starting and ending with a letter or digit"
+        )
+    return instance
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """One attempt of one step of one Promotion of one control plane; ``attempt`` counts from 1."""
+
+    instance: str
+    namespace: str
+    name: str
+    uid: str
+    step: str
+    attempt: int
+
+    def __str__(self) -> str:
+        parts = (self.namespace, self.name, self.uid, self.step)
+        return "/".join((_VERSION, self.instance, *(quote(p, safe=_SAFE) for p in parts), str(self.attempt)))
+
+    def next_attempt(self) -> Stamp:
+        """The stamp of the attempt after this one."""
+        return Stamp(self.instance, self.namespace, self.name, self.uid, self.step, self.attempt + 1)
+
+
+# Only the separator and the escape character itself are encoded, so that a stamp stays readable.
+_SAFE = "".join(chr(c) for c in range(32, 127) if chr(c) not in "%/")
+
+
+def make_stamp(instance: str, namespace: str, name: str, uid: str, step: str, attempt: int) -> Stamp:
+    """A checked stamp; raises StampError if a part is empty or the text would be too long."""
+    stamp = Stamp(check_instance(instance), namespace, name, uid, step, attempt)
+    parse_stamp(str(stamp))
+    return stamp
+
+
+def parse_stamp(text: str) -> Stamp:
+    """Read a stamp strictly: what this returns prints as exactly *text*; anything else raises StampError."""
+    if len(text) > MAX_LENGTH:
+        raise StampError(f"stamp of {len(text)} characters: at most {MAX_LENGTH} are allowed")
+    version, _, rest = text.partition("/")
+    if version != _VERSION:
+        raise StampError(f"stamp {text!r}: version {version!r} is not one this program knows ({_VERSION})")
+    parts = rest.split("/")
+    if len(parts) != 6:
+        raise StampError(f"stamp {text!r}: has {len(parts)} parts after the version, not 6")
+    instance, *middle, attempt = parts
+    check_instance(instance)
+    if not all(_PART.fullmatch(p) for p in middle):
+        raise StampError(f"stamp {text!r}: a part is empty or wrongly encoded")
+    if not _ATTEMPT.fullmatch(attempt):
+        raise StampError(f"stamp {text!r}: attempt {attempt!r} is not a number from 1 to 999999")
+    namespace, name, uid, step = (unquote(part) for part in middle)
+    stamp = Stamp(instance, namespace, name, uid, step, int(attempt))
+    if str(stamp) != text:
+        raise StampError(f"stamp {text!r}: is not in its normal form {str(stamp)!r}")
+    return stamp

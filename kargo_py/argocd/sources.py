@@ -1,0 +1,147 @@
+"""Editing the sources of an Application as an ``argocd-update`` step asks.
+
+The edit is computed on values: the Application's sources and the step's updates go in, the new sources, the revision
+wanted for each, and the fields that changed come out. Where Kargo compares URLs literally for one purpose and
+normalised for another, one rule holds here: Git URLs are compared normalised, chart repositories and charts literally.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kargo_py.api.names import normalize_git
+from kargo_py.argocd.application import JsonObject, Spec
+
+
+class SourceUpdateError(ValueError):
+    """An update that fits no source of the Application, or that contradicts another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class KustomizeImage:
+    """One entry for ``kustomize.images``: ``repo[=newName]`` with a tag or a digest."""
+
+    repo_url: str
+    tag: str = ""
+    digest: str = ""
+    new_name: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.repo_url}={self.new_name}" if self.new_name else self.repo_url
+        return f"{name}@{self.digest}" if self.digest else f"{name}:{self.tag}"
+
+
+@dataclass(frozen=True, slots=True)
+class HelmParameter:
+    """One entry for ``helm.parameters``."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUpdate:
+    """What a step wants of one source."""
+
+    repo_url: str
+    chart: str = ""
+    desired_revision: str = ""
+    update_target_revision: bool = False
+    kustomize_images: Sequence[KustomizeImage] = ()
+    helm_parameters: Sequence[HelmParameter] = ()
+
+    def fits(self, source: JsonObject) -> bool:
+        """True if this update is about *source*."""
+        theirs, chart = str(source.get("repoURL") or ""), str(source.get("chart") or "")
+        if self.chart or chart:
+            return self.repo_url == theirs and self.chart == chart
+        return normalize_git(self.repo_url) == normalize_git(theirs)
+
+    def __str__(self) -> str:
+        return f"repoURL {self.repo_url}" + (f" and chart {self.chart}" if self.chart else "")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEdit:
+    """The outcome of applying updates.
+
+    ``desired`` has one entry per source, "" where there is no opinion. ``spec_patch`` is a merge patch for ``spec``, {}
+    when nothing changes. ``before`` maps the JSON pointer of each field that changes to its value now (None: absent).
+    """
+
+    desired: tuple[str, ...]
+    spec_patch: JsonObject = field(default_factory=dict)
+    before: JsonObject = field(default_factory=dict)
+
+
+def edit_sources(spec: Spec, updates: Sequence[SourceUpdate]) -> SourceEdit:
+    """Compute the edit of *spec*; each update goes to the first source it fits. Raises SourceUpdateError."""
+    old = spec.effective_sources
+    new = copy.deepcopy(old)
+    desired = [""] * len(old)
+    for update in updates:
+        index = next((i for i, source in enumerate(old) if update.fits(source)), None)
+        if index is None:
+            raise SourceUpdateError(f"has no source with {update}")
+        if update.desired_revision:
+            if desired[index] not in {"", update.desired_revision}:
+                raise SourceUpdateError(
+                    f"is asked for two revisions of the source with {update}: "
+                    f"{desired[index]} and {update.desired_revision}"
+                )
+            desired[index] = update.desired_revision
+        _apply(update, new[index])
+    multiple = spec.has_multiple_sources
+    before: JsonObject = {}
+    for index, (was, now) in enumerate(zip(old, new, strict=True)):
+        before |= _changes(f"/spec/sources/{index}" if multiple else "/spec/source", was, now)
+    if not before:
+        return SourceEdit(tuple(desired))
+    patch: JsonObject = {"sources": new} if multiple else {"source": _merge_patch(old[0], new[0])}
+    return SourceEdit(tuple(desired), patch, before)
+
+
+def _apply(update: SourceUpdate, source: JsonObject) -> None:
+    if update.update_target_revision and update.desired_revision:
+        source["targetRevision"] = update.desired_revision
+    if update.kustomize_images:
+        source["kustomize"] = {**(source.get("kustomize") or {}), "images": [str(i) for i in update.kustomize_images]}
+    if update.helm_parameters:
+        helm = source.get("helm") or {}
+        source["helm"] = {**helm, "parameters": _upsert(helm.get("parameters") or [], update.helm_parameters)}
+
+
+def _upsert(parameters: Sequence[JsonObject], wanted: Sequence[HelmParameter]) -> list[JsonObject]:
+    """Set values by name, in place where the name exists, at the end in the step's order where it does not."""
+    values = {parameter.key: parameter.value for parameter in wanted}
+    out = [{**p, "value": values.pop(p["name"])} if p.get("name") in values else dict(p) for p in parameters]
+    return [*out, *({"name": name, "value": value} for name, value in values.items())]
+
+
+_EDITED = (("targetRevision",), ("kustomize", "images"), ("helm", "parameters"))
+
+
+def _at(source: JsonObject, path: Sequence[str]) -> Any:
+    node: Any = source
+    for key in path:
+        node = node.get(key) if isinstance(node, dict) else None
+    return node
+
+
+def _changes(pointer: str, was: JsonObject, now: JsonObject) -> JsonObject:
+    """The fields this module edits that differ, by JSON pointer, with the value they had."""
+    return {"/".join((pointer, *path)): _at(was, path) for path in _EDITED if _at(was, path) != _at(now, path)}
+
+
+def _merge_patch(was: JsonObject, now: JsonObject) -> JsonObject:
+    patch: JsonObject = {}
+    for path in _EDITED:
+        if _at(was, path) != _at(now, path):
+            node = patch
+            for key in path[:-1]:
+                node = node.setdefault(key, {})
+            node[path[-1]] = _at(now, path)
+    return patch

@@ -1,0 +1,154 @@
+"""What a deployer is: it starts, watches and stops work that another controller does.
+
+The durable side of it is the :class:`Record`: one for each target of a step, written into the Promotion's status before
+the start is issued and completed when the end is seen. From the records alone, after any crash, it is known what may
+have been started, and by looking for the stamp, whether it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from kargo_py.kube.resources import Key
+
+JsonObject: TypeAlias = dict[str, Any]
+
+
+class TargetState(Enum):
+    """How one target stands; the last five are final."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    SUPERSEDED = "Superseded"
+    LOST = "Lost"
+    REFUSED = "Refused"
+
+    @property
+    def final(self) -> bool:
+        """True when nothing more will happen to the attempt."""
+        return self not in {TargetState.PENDING, TargetState.RUNNING}
+
+
+class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The recorded intent for one target, and later its end. JSON in ``status.state``.
+
+    ``resource_version`` and ``history_id`` are those of the version decided on; ``before`` maps the JSON pointer of
+    each spec field the start changes to the value it had (None: absent); ``desired`` has a revision per source
+    ("" = any).
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    step: str
+    attempt: int
+    stamp: str
+    resource_version: str
+    history_id: int | None = None
+    desired: tuple[str, ...] = ()
+    before: dict[str, Any] = {}
+    state: TargetState = TargetState.PENDING
+    message: str = ""
+    revisions: tuple[str, ...] = ()
+    started_at: str | None = None
+    finished_at: str | None = None
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name of the target."""
+        return Key(self.namespace, self.name)
+
+    def wire(self) -> JsonObject:
+        """As it stands in ``status.state``."""
+        built: JsonObject = msgspec.to_builtins(self)
+        return built
+
+    def mirror(self) -> JsonObject:
+        """As people read it in ``status.operations``."""
+        entry: JsonObject = {
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+            "step": self.step,
+            "attempt": self.attempt,
+            "stamp": self.stamp,
+            "state": self.state.value,
+        }
+        if self.revisions:
+            entry["revision"] = ", ".join(self.revisions)
+        if self.before:
+            entry["changedFields"] = sorted(self.before)
+        for name, value in (
+            ("message", self.message),
+            ("startedAt", self.started_at),
+            ("finishedAt", self.finished_at),
+        ):
+            if value:
+                entry[name] = value
+        return entry
+
+
+class RecordError(ValueError):
+    """Recorded intents that cannot be read back; somebody edited the Promotion's status."""
+
+
+def read_records(stored: Any) -> tuple[Record, ...]:
+    """The records that stand in ``status.state``; raises RecordError naming the field that is wrong."""
+    try:
+        return msgspec.convert(stored if stored is not None else [], tuple[Record, ...])
+    except msgspec.ValidationError as error:
+        raise RecordError(f"the recorded operations cannot be read back: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """How an attempt stands, from the cache.
+
+    ``start`` is True when the attempt has left no trace and may be started now. ``notable`` marks a wait the user
+    should be told about: the sync is not simply running.
+    """
+
+    record: Record
+    message: str
+    start: bool = False
+    notable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a step asks of one target, with everything the start needs.
+
+    ``detail`` is the deployer's own (for Argo CD: the edit of the sources).
+    """
+
+    record: Record
+    detail: Any
+
+
+@dataclass(frozen=True, slots=True)
+class HealthVerdict:
+    """How what was deployed is, and why; see :class:`kargo_py.argocd.health.Verdict` for the fields."""
+
+    state: str
+    issues: tuple[str, ...] = ()
+    trusted: bool = True
+    recheck_after: float | None = None
+
+
+class HealthChecker(Protocol):
+    """Judges the health checks a step left behind."""
+
+    def assess(self, config: Mapping[str, Any]) -> HealthVerdict:
+        """Judge one check from the cache; *config* is what the step recorded, as read back: check it."""
+
+    def checked(self, config: Mapping[str, Any]) -> Sequence[Key]:
+        """The objects whose events may change the verdict."""

@@ -1,0 +1,136 @@
+"""Kubernetes Events: what happened, for people who ask ``kubectl describe`` or ``kubectl events``.
+
+Events are worth no delay and no failure of anything: they are queued, written in the background, and what cannot be
+written is logged and counted. Their names are the caller's and deterministic, so that saying the same thing twice
+(after a restart, say) makes one Event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import structlog
+
+from kargo_py.kube.client import Client, JsonObject
+from kargo_py.kube.codec import JSON, encode
+from kargo_py.kube.errors import AlreadyExists, KubeError
+from kargo_py.kube.resources import Key, Resource
+
+EVENTS = Resource("", "v1", "events", "Event")
+
+_MAX_MESSAGE = 1024
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The object an Event is about."""
+
+    resource: Resource
+    key: Key
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened; ``name`` must be the same each time the same thing is told."""
+
+    regarding: Regarding
+    name: str
+    reason: str
+    message: str
+    type: str = "Normal"
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """An Event stands in the namespace of its object, or in ``default`` for a cluster-scoped one."""
+        return Key(self.regarding.key.namespace or "default", self.name)
+
+    def body(self, component: str, instance: str, now: datetime) -> JsonObject:
+        """The core/v1 object; the message is cut to the 1,024 bytes the server takes."""
+        at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        about = self.regarding
+        message = self.message.encode()[:_MAX_MESSAGE].decode(errors="ignore")
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": self.name, "namespace": self.key.namespace, "annotations": dict(self.annotations)},
+            "involvedObject": {
+                "apiVersion": about.resource.api_version,
+                "kind": about.resource.kind,
+                "namespace": about.key.namespace,
+                "name": about.key.name,
+                "uid": about.uid,
+            },
+            "reason": self.reason,
+            "message": message,
+            "type": self.type,
+            "source": {"component": component},
+            "reportingComponent": component,
+            "reportingInstance": instance,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+
+
+class EventRecorder:
+    """Writes Events in the background, in order; keeps at most *capacity* unwritten and drops the oldest then."""
+
+    def __init__(
+        self,
+        client: Client,
+        component: str,
+        instance: str,
+        *,
+        capacity: int = 1000,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._instance = instance
+        self._capacity = capacity
+        self._now = now
+        self._queue: deque[tuple[Event, datetime]] = deque()
+        self._news = asyncio.Event()
+        self.written = 0
+        self.dropped = 0
+
+    def record(self, event: Event) -> None:
+        """Queue *event*; never blocks, never raises."""
+        if len(self._queue) >= self._capacity:
+            lost, _ = self._queue.popleft()
+            self._lost(lost, "too many events are waiting to be written")
+        self._queue.append((event, self._now()))
+        self._news.set()
+
+    async def run(self) -> None:
+        """Write Events as they come, until cancelled; then what is queued is still written once."""
+        try:
+            while True:
+                await self._news.wait()
+                await self._write_queued()
+        finally:
+            await self._write_queued()
+
+    async def _write_queued(self) -> None:
+        while self._queue:
+            event, at = self._queue.popleft()
+            body = encode(event.body(self._component, self._instance, at))
+            try:
+                await self._client.create(EVENTS, event.key.namespace, body, codec=JSON)
+                self.written += 1
+            except AlreadyExists:
+                continue
+            except KubeError as error:
+                self._lost(event, str(error))
+        self._news.clear()
+
+    def _lost(self, event: Event, why: str) -> None:
+        self.dropped += 1
+        _log.warning("event not written", event_name=event.name, reason=event.reason, why=why)

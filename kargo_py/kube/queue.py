@@ -1,0 +1,148 @@
+"""The work queue: keys to reconcile.
+
+A key stands in it once, however often it is added; while it is worked on it is handed to nobody else, and a key added
+meanwhile comes up again afterwards. First come, first served. Failed keys come back with an exponential back-off of
+their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from itertools import count
+from typing import Generic, TypeVar
+
+from tenacity import RetryCallState, wait_random_exponential
+from tenacity.wait import wait_base
+
+K = TypeVar("K", bound=Hashable)
+
+DEFAULT_BACK_OFF = wait_random_exponential(multiplier=0.1, max=60)
+
+
+class QueueShutDownError(Exception):
+    """The queue hands out no more keys."""
+
+
+@dataclass(slots=True)
+class QueueStats:
+    """Counts since the start."""
+
+    adds: int = 0
+    retries: int = 0
+    handed_out: int = 0
+
+
+class WorkQueue(Generic[K]):
+    """A queue of keys for one event loop; all methods must be called from it."""
+
+    def __init__(self, *, back_off: wait_base = DEFAULT_BACK_OFF, loop_time: Callable[[], float] | None = None) -> None:
+        self._back_off = back_off
+        self._time = loop_time or asyncio.get_running_loop().time
+        self._ready: OrderedDict[K, None] = OrderedDict()
+        self._active: set[K] = set()
+        self._again: set[K] = set()
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._order = count()
+        self._failures: dict[K, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._news = asyncio.Event()
+        self._closed = False
+        self.stats = QueueStats()
+
+    def __len__(self) -> int:
+        """How many keys are ready to be worked on."""
+        return len(self._ready)
+
+    def add(self, key: K) -> None:
+        """*key* needs work now; a delayed wake-up of it is not needed any more."""
+        if self._closed:
+            return
+        self.stats.adds += 1
+        self._due.pop(key, None)
+        if key in self._active:
+            self._again.add(key)
+        elif key not in self._ready:
+            self._ready[key] = None
+            self._news.set()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """*key* needs work in *seconds*; of several wake-ups the earliest counts. A time in the past means now."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        if self._closed or key in self._ready or key in self._again:
+            return
+        due = self._time() + seconds
+        if due >= self._due.get(key, float("inf")):
+            return
+        self._due[key] = due
+        heapq.heappush(self._heap, (due, next(self._order), key))
+        self._arm()
+
+    def retry(self, key: K) -> float:
+        """*key* failed: it comes back after its back-off, whose length in seconds is returned."""
+        self.stats.retries += 1
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
+        state.attempt_number = failures
+        delay = float(self._back_off(state))
+        self.add_after(key, delay)
+        return delay
+
+    def forget(self, key: K) -> None:
+        """*key* succeeded: its next failure starts with the shortest back-off again."""
+        self._failures.pop(key, None)
+
+    async def get(self) -> K:
+        """The next key; it is yours until :meth:`done`. Raises QueueShutDownError after :meth:`shut_down`."""
+        while not self._ready:
+            if self._closed:
+                raise QueueShutDownError
+            self._news.clear()
+            await self._news.wait()
+        key, _ = self._ready.popitem(last=False)
+        self._active.add(key)
+        self.stats.handed_out += 1
+        return key
+
+    def done(self, key: K) -> None:
+        """The work on *key* has ended; if it was added meanwhile it comes up again."""
+        self._active.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            if not self._closed:
+                self._ready[key] = None
+                self._news.set()
+
+    def shut_down(self) -> None:
+        """Hand out nothing more; whoever waits in :meth:`get` is released."""
+        self._closed = True
+        self._ready.clear()
+        self._again.clear()
+        self._due.clear()
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._news.set()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap:
+            delay = max(0.0, self._heap[0][0] - self._time())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now = self._time()
+        while self._heap and self._heap[0][0] <= now:
+            due, _, key = heapq.heappop(self._heap)
+            if self._due.get(key) == due:
+                self.add(key)
+        self._arm()
