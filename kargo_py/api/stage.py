@@ -121,6 +121,8 @@ class StageSpec(Model):
     """How Promotions are made. A Stage without steps only controls the flow of Freight."""
     verification: Json = None
     """How Freight is verified once it is here."""
+    targets: Json = None
+    """Only the commercial Kargo acts on this."""
 
 
 class Health(Model):

@@ -44,7 +44,6 @@ class Model(BaseModel):
         extra="allow",
         alias_generator=wire_name,
         populate_by_name=True,
-        use_attribute_docstrings=True,
         protected_namespaces=(),
     )
 

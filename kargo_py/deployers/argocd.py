@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from kargo_py.api.names import Actor, AuthorizedStageError, authorized_stages
 from kargo_py.api.stage import worst
 from kargo_py.argocd.application import APPLICATIONS, Application, ApplicationCodec, OperationState, describe
@@ -147,9 +149,7 @@ class ArgoCD:
         return self.observe(record)
 
     async def _write_start(self, app: Application, record: Record, origin: Origin, edit: SourceEdit) -> None:
-        patch = start_patch(
-            app, stamp=record.stamp, promotion=origin.promotion, initiator=origin.initiator, edit=edit
-        )
+        patch = start_patch(app, stamp=record.stamp, promotion=origin.promotion, initiator=origin.initiator, edit=edit)
         answer = await uninterrupted(
             guarded_patch(
                 self._client,
@@ -194,9 +194,7 @@ class ArgoCD:
 
     def _assess(self, key: Key, desired: Sequence[str]) -> Verdict:
         now = asyncio.get_running_loop().time()
-        return assess_application(
-            self.applications.get(key), key, desired, now - self._unchanged_since.get(key, now)
-        )
+        return assess_application(self.applications.get(key), key, desired, now - self._unchanged_since.get(key, now))
 
 
 def check_config(records: Sequence[Record]) -> dict[str, Any]:
@@ -232,7 +230,9 @@ def _authorize(app: Application, stage: str) -> None:
     try:
         allowed = authorized_stages(value)
     except AuthorizedStageError as error:
-        raise TargetError(f"{app} is not authorized: its annotation kargo.akuity.io/authorized-stage: {error}") from error
+        raise TargetError(
+            f"{app} is not authorized: its annotation kargo.akuity.io/authorized-stage: {error}"
+        ) from error
     if stage not in allowed:
         raise TargetError(
             f"{app} is not authorized: its annotation kargo.akuity.io/authorized-stage names "
@@ -254,8 +254,8 @@ def _updated(record: Record, decision: Decision) -> Record:
     state = _STATES.get(decision.verb)
     if state is None:
         running = decision.waiting in {Waiting.RUNNING, Waiting.HELD_UP}
-        return _replace(record, state=TargetState.RUNNING if running else TargetState.PENDING)
-    return _replace(
+        return msgspec.structs.replace(record, state=TargetState.RUNNING if running else TargetState.PENDING)
+    return msgspec.structs.replace(
         record,
         state=state,
         message=decision.message,
@@ -263,8 +263,3 @@ def _updated(record: Record, decision: Decision) -> Record:
         started_at=decision.started_at,
         finished_at=decision.finished_at,
     )
-
-
-def _replace(record: Record, **changes: Any) -> Record:
-    values = {name: getattr(record, name) for name in record.__struct_fields__}
-    return Record(**{**values, **changes})

@@ -66,6 +66,10 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         """Namespace and name of the target."""
         return Key(self.namespace, self.name)
 
+    def ended(self, state: TargetState, message: str) -> Record:
+        """This record with an end that the target itself does not tell."""
+        return msgspec.structs.replace(self, state=state, message=message)
+
     def wire(self) -> JsonObject:
         """As it stands in ``status.state``."""
         built: JsonObject = msgspec.to_builtins(self)

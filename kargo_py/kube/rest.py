@@ -328,7 +328,7 @@ class RestClient:
 
     async def _gate(self) -> None:
         """Wait while the server asked not to be sent anything."""
-        while (wait := self._open_at - asyncio.get_running_loop().time()) > 0:
+        while (wait := self._open_at - asyncio.get_running_loop().time()) > 0:  # noqa: ASYNC110 - the time may move
             await asyncio.sleep(wait)
 
     def _close_gate(self, retry_after: float | None, waits: int) -> None:

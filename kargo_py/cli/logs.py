@@ -1,0 +1,41 @@
+"""Logging of the program: structlog, as JSON for machines or coloured for a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import structlog
+from structlog.typing import Processor
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def configure_logs(log_format: str, level: str) -> None:
+    """Set structlog up, writing to standard error; raises ValueError for a word that is not known.
+
+    *log_format*: json, console or auto. *level*: debug, info, warning or error, in any case (Kargo's are in capitals).
+    """
+    number = _LEVELS.get(level.lower())
+    if number is None:
+        raise ValueError(f"--log-level {level!r}: must be one of {', '.join(_LEVELS)}")
+    if log_format not in {"json", "console", "auto"}:
+        raise ValueError(f"--log-format {log_format!r}: must be json, console or auto")
+    console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    rendering: Sequence[Processor] = (
+        [structlog.dev.ConsoleRenderer()]
+        if console
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *rendering,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,107 @@
+"""The ``kargo-py`` command. Nothing heavy is imported until a subcommand runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from kargo_py import __version__
+
+app = typer.Typer(
+    name="kargo-py",
+    help="Kargo-style promotion controllers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"kargo-py {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Kargo-style promotion controllers."""
+
+
+@app.command()
+def run(
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(
+            help="kubeconfig of Kargo's cluster; else $KUBECONFIG, the pod's service account, ~/.kube/config.",
+        ),
+    ] = None,
+    argocd_kubeconfig: Annotated[
+        str | None,
+        typer.Option(envvar="ARGOCD_KUBECONFIG", help="kubeconfig of Argo CD's cluster, if it is another one."),
+    ] = None,
+    argocd_namespace: Annotated[
+        str, typer.Option(envvar="ARGOCD_NAMESPACE", help="Namespace of Applications where a step names none.")
+    ] = "argocd",
+    watch_argocd_namespace_only: Annotated[
+        bool,
+        typer.Option(
+            "--watch-argocd-namespace-only",
+            envvar="ARGOCD_WATCH_ARGOCD_NAMESPACE_ONLY",
+            help="Watch Applications in that namespace only.",
+        ),
+    ] = False,
+    shard: Annotated[str, typer.Option(envvar="SHARD_NAME", help="Act on Stages of this shard.")] = "",
+    default_controller: Annotated[
+        bool | None,
+        typer.Option(
+            "--default-controller/--no-default-controller",
+            envvar="IS_DEFAULT_CONTROLLER",
+            help="Act on Stages without a shard (the default where --shard is not given).",
+        ),
+    ] = None,
+    instance_id: Annotated[
+        str, typer.Option(envvar="KARGO_PY_INSTANCE_ID", help="Name of this control plane [uid of kube-system].")
+    ] = "",
+    log_format: Annotated[
+        str, typer.Option(envvar="LOG_FORMAT", help="json, console, or auto: console on a terminal.")
+    ] = "auto",
+    log_level: Annotated[str, typer.Option(envvar="LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Run the controllers in the foreground until SIGTERM or SIGINT."""
+    from kargo_py.cli.logs import configure_logs
+    from kargo_py.cli.serve import serve
+    from kargo_py.controllers.running import Options
+    from kargo_py.controllers.world import Responsibility
+
+    try:
+        configure_logs(log_format, log_level)
+    except ValueError as error:
+        fail(str(error))
+    options = Options(
+        kubeconfig=kubeconfig,
+        argocd_kubeconfig=argocd_kubeconfig,
+        argocd_namespace=argocd_namespace,
+        watch_argocd_namespace_only=watch_argocd_namespace_only,
+        instance=instance_id,
+        responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
+    )
+    if (why := serve(options)) is not None:
+        fail(why)
+
+
+def fail(why: str) -> None:
+    """Say why in one line and exit with code 1."""
+    typer.echo(f"kargo-py: {' '.join(why.split())}", err=True)
+    raise typer.Exit(1)
+
+
+def main() -> None:
+    """Entry point of the ``kargo-py`` command."""
+    app(sys.argv[1:], prog_name="kargo-py")

@@ -1,0 +1,332 @@
+"""The Promotion controller: runs the Promotion that its Stage has acknowledged.
+
+One pass does what can be done now: begin, record intents, start, look at what was started, record the end. In between
+it holds nothing; a Promotion that waits for Argo CD is woken by the event on its Application. The order of the writes
+is what makes it crash-safe: an intent is durable before its start is issued, and an end is recorded before it is
+forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+import structlog
+
+from kargo_py.api.freight import Freight
+from kargo_py.api.names import ANNOTATION_CREATE_ACTOR, Actor
+from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase, StepStatus
+from kargo_py.api.stage import Stage
+from kargo_py.api.types import JsonObject
+from kargo_py.argocd.application import Application
+from kargo_py.controllers.availability import unavailable
+from kargo_py.controllers.world import PROMOTIONS, World, event_annotations, event_name
+from kargo_py.deployers.base import Record, RecordError, TargetState
+from kargo_py.engine.machine import (
+    CurrentStep,
+    begin,
+    current_step,
+    fail,
+    finish_step,
+    records_of,
+    with_message,
+    with_records,
+)
+from kargo_py.kube.codec import JSON
+from kargo_py.kube.controller import Controller, Result
+from kargo_py.kube.events import Event, Regarding
+from kargo_py.kube.predicates import Predicate, changed, created, deleted
+from kargo_py.kube.resources import Key
+from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, no_expressions
+
+COALESCE = 1.0
+"""Seconds for which endings of some targets, or the reason of a wait, are gathered before they are written."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _DeletedError(Exception):
+    """The Promotion was deleted while it was being worked on."""
+
+
+class PromotionController:
+    """Reconciles Promotions."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._pending_since: dict[Key, tuple[object, float]] = {}
+
+    def controller(self) -> Controller[Key]:
+        """The loop, with everything that wakes a Promotion."""
+        world = self._world
+        return (
+            Controller("promotion", self.reconcile)
+            .watches(world.stages, _acknowledged(), _acknowledged_promotion)
+            .watches(world.promotions, _own_news(), _itself)
+            .watches(world.freights, created(), self._waiting_for_freight)
+            .watches(world.argocd.applications, _operation_news(), self._waiting_for_target)
+        )
+
+    def _waiting_for_target(self, old: Application | None, new: Application | None) -> Iterable[Key]:
+        app = new or old
+        return [JSON.meta(p).key for p in self._world.promotions.indexed("target", app.key)] if app else ()
+
+    def _waiting_for_freight(self, _old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        if new is None:
+            return ()
+        return [JSON.meta(p).key for p in self._world.promotions.indexed("freight", JSON.meta(new).key)]
+
+    # -- one pass -------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key) -> Result | None:
+        """Bring one Promotion as far as it gets now."""
+        world = self._world
+        raw = await world.promotions.read(key)
+        promotion = world.promotion_models.read(raw)
+        if raw is None or promotion is None or promotion.finished or promotion.metadata.deletion_timestamp:
+            self._pending_since.pop(key, None)
+            return None
+        stage = world.stage_models.read(await world.stages.read(Key(key.namespace, promotion.spec.stage)))
+        if stage is None or not world.responsibility.covers(stage.metadata.labels, stage.spec.shard):
+            return None
+        current = stage.status.current_promotion
+        if current is None or current.name != promotion.name:
+            return None
+        if promotion.phase not in {PromotionPhase.PENDING, PromotionPhase.RUNNING}:
+            await self._end(
+                raw,
+                fail(promotion, PromotionPhase.ERRORED, f"status.phase {promotion.phase!r} is not known", world.now()),
+            )
+            return None
+        try:
+            return await self._run(raw, promotion, stage)
+        except _DeletedError:
+            return None
+
+    async def _run(self, raw: JsonObject, promotion: Promotion, stage: Stage) -> Result | None:
+        """Begin if it has not begun; then step after step until one waits or all are through."""
+        if not promotion.running:
+            begun = await self._begin(raw, promotion, stage)
+            if begun is None:
+                return None
+            promotion = begun
+        while not promotion.finished:
+            current = current_step(promotion)
+            if current is None:
+                message = (
+                    "status.currentStep and status.stepExecutionMetadata do not say which step is running; they were "
+                    "written by something else, so the Promotion cannot be continued: create a new one"
+                )
+                await self._end(raw, fail(promotion, PromotionPhase.ERRORED, message, self._world.now()))
+                return None
+            try:
+                outcome = await self._step(promotion, stage, current)
+            except RecordError as error:
+                await self._end(raw, fail(promotion, PromotionPhase.ERRORED, str(error), self._world.now()))
+                return None
+            match outcome:
+                case Intend(records):
+                    intended = promotion.replace(status=with_records(promotion.status, current.alias, records))
+                    raw, promotion = await self._write(raw, intended)
+                case Waiting():
+                    return await self._wait(raw, promotion, current, outcome)
+                case Finished():
+                    promotion = finish_step(promotion, current, outcome, self._world.now())
+        await self._end(raw, promotion)
+        return None
+
+    async def _begin(self, raw: JsonObject, promotion: Promotion, stage: Stage) -> Promotion | None:
+        """The Promotion in phase Running, not written yet; None if it ended instead."""
+        world = self._world
+        now = world.now()
+        if not promotion.spec.steps:
+            reason: str | None = (
+                f'it has no steps; give it those of Stage "{stage.name}" (spec.promotionTemplate.spec.steps)'
+            )
+        elif not promotion.spec.freight:
+            reason = "spec.freight is not set; name the Freight to promote (spec.origin is not supported yet)"
+        else:
+            reason = None
+        freight: Freight | None = None
+        if promotion.spec.freight:
+            key = Key(promotion.namespace, promotion.spec.freight)
+            freight = world.freight_models.read(await world.freights.read(key))
+            if freight is None:
+                freight = world.freight_models.read(await world.freights.read_live(key))
+            if freight is None:
+                reason = reason or f'Freight "{key.name}" does not exist in namespace "{key.namespace}"'
+            else:
+                reason = reason or unavailable(stage, freight, now)
+        if reason is not None or freight is None:
+            ended = fail(promotion, PromotionPhase.ERRORED, f"the Promotion cannot run: {reason}", now)
+            await self._end(raw, ended)
+            return None
+        return begin(promotion, freight.reference(), _collection(stage, freight), now)
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    async def _step(self, promotion: Promotion, stage: Stage, current: CurrentStep) -> StepOutcome:
+        """Call the current step once."""
+        step = current.step
+        if step.uses is None:
+            return Finished(StepStatus.ERRORED, "the step has no uses; tasks must be replaced by their steps first")
+        runner = self._world.steps.get(step.uses)
+        if runner is None:
+            known = ", ".join(sorted(self._world.steps))
+            return Finished(StepStatus.ERRORED, f'the kind of step "{step.uses}" is not registered; there are: {known}')
+        if where := no_expressions(step.config) or ("if" if step.if_ else None):
+            return Finished(StepStatus.ERRORED, f"{where} uses an expression, which this version cannot evaluate yet")
+        return await runner.run(
+            StepContext(
+                instance=self._world.instance,
+                project=promotion.namespace,
+                stage=stage.name,
+                promotion=promotion.name,
+                promotion_uid=promotion.metadata.uid,
+                actor=Actor.of(promotion.metadata.annotations.get(ANNOTATION_CREATE_ACTOR)),
+                alias=current.alias,
+                config=step.config,
+                records=records_of(promotion.status, current.alias),
+            )
+        )
+
+    async def _wait(
+        self, raw: JsonObject, promotion: Promotion, current: CurrentStep, outcome: Waiting
+    ) -> Result | None:
+        """Write what the user should know of the wait, but neither at once nor again and again."""
+        known = records_of(promotion.status, current.alias)
+        status = with_records(promotion.status, current.alias, outcome.records) if _ends(known, outcome) else None
+        message = outcome.message if outcome.notable else ""
+        shown = promotion.status.step_execution_metadata[-1].message
+        if message != shown and (message or shown):
+            status = with_message(status or promotion.status, message)
+        if promotion.wire().get("status") != raw.get("status"):
+            # The step before this one has ended, which is not written yet.
+            status = status or promotion.status
+        key = Key(promotion.namespace, promotion.name)
+        if status is None:
+            self._pending_since.pop(key, None)
+            return None
+        news = (message, [r.state for r in outcome.records])
+        now = asyncio.get_running_loop().time()
+        before = self._pending_since.get(key)
+        since = before[1] if before is not None and before[0] == news else now
+        self._pending_since[key] = (news, since)
+        if now - since < COALESCE and not _newly_bad(known, outcome):
+            return Result(requeue_after=COALESCE - (now - since))
+        self._pending_since.pop(key, None)
+        await self._write(raw, promotion.replace(status=status))
+        return None
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    async def _write(self, raw: JsonObject, promotion: Promotion) -> tuple[JsonObject, Promotion]:
+        """Write the status; returns the object as it stands then."""
+        world = self._world
+        await world.write_status(world.promotions, raw, promotion.status.wire())
+        written = world.promotions.get(Key(promotion.namespace, promotion.name))
+        model = world.promotion_models.read(written)
+        if written is None or model is None:
+            raise _DeletedError
+        return written, model
+
+    async def _end(self, raw: JsonObject, promotion: Promotion) -> None:
+        """Write the final status and tell it."""
+        world = self._world
+        await world.write_status(world.promotions, raw, promotion.status.wire())
+        key = Key(promotion.namespace, promotion.name)
+        self._pending_since.pop(key, None)
+        for record in records_of(promotion.status):
+            world.argocd.forget(record.stamp)
+        phase = promotion.status.phase
+        _log.info(
+            "promotion ended",
+            promotion=str(key),
+            phase=str(phase),
+            **({"message": promotion.status.message} if promotion.status.message else {}),
+        )
+        world.recorder.record(_ended_event(promotion))
+
+
+def _ended_event(promotion: Promotion) -> Event:
+    phase, message = promotion.status.phase, promotion.status.message
+    key = Key(promotion.namespace, promotion.name)
+    reference = promotion.status.freight
+    return Event(
+        Regarding(PROMOTIONS, key, promotion.metadata.uid),
+        event_name(promotion.name, f"Promotion{phase}", promotion.metadata.uid),
+        f"Promotion{phase}",
+        f"Promotion {phase}" + (f": {message}" if message else ""),
+        type="Normal" if phase == PromotionPhase.SUCCEEDED else "Warning",
+        annotations=event_annotations(
+            actor=promotion.metadata.annotations.get(ANNOTATION_CREATE_ACTOR, "controller:promotion-controller"),
+            project=promotion.namespace,
+            promotion_name=promotion.name,
+            promotion_create_time=promotion.metadata.creation_timestamp or "",
+            stage_name=promotion.spec.stage,
+            freight_name=reference.name if reference is not None else promotion.spec.freight or "",
+        ),
+    )
+
+
+def _collection(stage: Stage, freight: Freight) -> FreightCollection:
+    """What the Stage has once this Freight is in: it, and what is there of other origins that are still requested."""
+    current = stage.current_freight or FreightCollection()
+    kept = {origin: reference for origin, reference in current.items.items() if origin in stage.origins}
+    return FreightCollection(items=kept).with_freight(freight.reference())
+
+
+def _ends(known: Sequence[Record], outcome: Waiting) -> bool:
+    return any(new.state.final and not old.state.final for old, new in zip(known, outcome.records, strict=True))
+
+
+def _newly_bad(known: Sequence[Record], outcome: Waiting) -> bool:
+    return any(
+        new.state.final and not old.state.final and new.state is not TargetState.SUCCEEDED
+        for old, new in zip(known, outcome.records, strict=True)
+    )
+
+
+# --- what wakes a Promotion ----------------------------------------------------------------------------------------
+
+
+def _itself(_old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+    return (JSON.meta(new).key,) if new is not None else ()
+
+
+def _own_news() -> Predicate[JsonObject]:
+    """A Promotion new to us (after a restart: one that runs), or one whose annotations or labels changed.
+
+    Not its status: that is written by us alone, and each write is followed up where it is made.
+    """
+    return created() | changed(lambda p: (p["metadata"].get("annotations"), p["metadata"].get("labels")))
+
+
+def _current_name(stage: JsonObject | None) -> str:
+    status = (stage or {}).get("status") or {}
+    return str((status.get("currentPromotion") or {}).get("name") or "")
+
+
+def _acknowledged() -> Predicate[JsonObject]:
+    """The Stage names another current Promotion than before."""
+    return Predicate(lambda old, new: new is not None and _current_name(new) not in {"", _current_name(old)})
+
+
+def _acknowledged_promotion(_old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+    return (Key(new["metadata"]["namespace"], _current_name(new)),) if new is not None else ()
+
+
+def _operation_news() -> Predicate[Application]:
+    """Anything that a decision about an operation rests on; refreshes, health and the like do not pass."""
+    return changed(_operation_aspect) | created() | deleted()
+
+
+def _operation_aspect(app: Application) -> object:
+    state = app.status.operation_state
+    return (
+        app.metadata.uid,
+        app.metadata.annotations,
+        app.metadata.deletion_timestamp is None,
+        app.operation,
+        state and (state.stamp, state.phase, state.finished_at, state.message, state.retry_count),
+    )

@@ -1,0 +1,256 @@
+"""What the controllers share: clients, caches, deployers, the recorder of Events, and who we are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Generic, TypeVar
+
+import structlog
+from pydantic import ValidationError
+
+from kargo_py.api.freight import Freight
+from kargo_py.api.meta import GROUP, VERSION, KubeObject
+from kargo_py.api.names import EVENT_PREFIX, LABEL_SHARD
+from kargo_py.api.promotion import Promotion, PromotionPhase, phase_of
+from kargo_py.api.stage import Stage
+from kargo_py.api.stamp import STATE_KEY
+from kargo_py.api.types import JsonObject
+from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.deployers.base import HealthChecker
+from kargo_py.kube.cache import Cache
+from kargo_py.kube.client import Client
+from kargo_py.kube.codec import JSON, encode
+from kargo_py.kube.errors import Conflict, OutcomeUnknown
+from kargo_py.kube.events import Event, EventRecorder, Regarding
+from kargo_py.kube.resources import Key, Resource
+from kargo_py.kube.writes import contains, guarded_patch, merge_diff, uninterrupted
+from kargo_py.steps.base import StepRunner
+
+PROMOTIONS = Resource(GROUP, VERSION, "promotions", "Promotion")
+STAGES = Resource(GROUP, VERSION, "stages", "Stage")
+FREIGHTS = Resource(GROUP, VERSION, "freights", "Freight")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+
+COMPONENT = "kargo-py"
+
+M = TypeVar("M", bound=KubeObject)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Responsibility:
+    """Which objects this controller acts on: those of its shard, and, as the default controller, those of none."""
+
+    shard: str = ""
+    default: bool = True
+
+    def covers(self, labels: Mapping[str, str], spec_shard: str = "") -> bool:
+        """True if an object with these labels (and, for a Stage, ``spec.shard``) is ours."""
+        shard = labels.get(LABEL_SHARD) or spec_shard
+        return shard == self.shard or (not shard and self.default)
+
+
+class Models(Generic[M]):
+    """Turns cached JSON into models, each version once; what cannot be read is told in an Event and counted."""
+
+    def __init__(self, model: type[M], resource: Resource, recorder: EventRecorder) -> None:
+        self._model = model
+        self._resource = resource
+        self._recorder = recorder
+        self._parsed: dict[Key, tuple[JsonObject, M | None]] = {}
+        self.unreadable = 0
+
+    def forget(self, key: Key) -> None:
+        """The object is gone."""
+        self._parsed.pop(key, None)
+
+    def read(self, raw: JsonObject | None) -> M | None:
+        """The model of *raw*; None if there is none or it cannot be read."""
+        if raw is None:
+            return None
+        key = JSON.meta(raw).key
+        known = self._parsed.get(key)
+        if known is not None and known[0] is raw:
+            return known[1]
+        try:
+            model: M | None = self._model.model_validate(raw)
+        except ValidationError as error:
+            model = None
+            self._tell(raw, key, error)
+        self._parsed[key] = (raw, model)
+        return model
+
+    def _tell(self, raw: JsonObject, key: Key, error: ValidationError) -> None:
+        self.unreadable += 1
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = f"{self._resource.kind} cannot be read: {where}: {first['msg']}; correct that field"
+        _log.warning("object cannot be read", kind=self._resource.kind, object=str(key), why=message)
+        regarding = Regarding(self._resource, key, JSON.meta(raw).uid)
+        name = event_name(key.name, "Unreadable", JSON.meta(raw).resource_version)
+        self._recorder.record(Event(regarding, name, "Unreadable", message, type="Warning"))
+
+
+def event_name(about: str, reason: str, *distinct: str) -> str:
+    """A name for an Event that is the same whenever the same thing is told; at most 253 characters."""
+    digest = sha256("/".join((about, reason, *distinct)).encode()).hexdigest()[:16]
+    return f"{about[:236].rstrip('.-')}.{digest}"
+
+
+def event_annotations(**values: str) -> dict[str, str]:
+    """Annotations in the form Kargo's Events have; empty ones are left out."""
+    return {f"{EVENT_PREFIX}{name.replace('_', '-')}": value for name, value in values.items() if value}
+
+
+def project_promotion(raw: JsonObject) -> JsonObject:
+    """What is kept of a Promotion: of a finished one neither its steps nor what they left behind."""
+    meta = {name: value for name, value in raw.get("metadata", {}).items() if name != "managedFields"}
+    kept = {**raw, "metadata": meta}
+    if phase_of(raw) in _TERMINAL:
+        kept["spec"] = {name: value for name, value in raw["spec"].items() if name not in {"steps", "vars"}}
+        kept["status"] = {n: v for n, v in raw["status"].items() if n not in {"state", "operations"}}
+    return kept
+
+
+_TERMINAL = frozenset(phase.value for phase in PromotionPhase if phase.terminal)
+
+
+def drop_managed_fields(raw: JsonObject) -> JsonObject:
+    """*raw* without ``metadata.managedFields``, which nothing reads and is often the larger half."""
+    meta = {name: value for name, value in raw.get("metadata", {}).items() if name != "managedFields"}
+    return {**raw, "metadata": meta}
+
+
+def stage_of(promotion: JsonObject) -> Iterable[Key]:
+    """Index: the Stage a Promotion goes to."""
+    return (Key(promotion["metadata"]["namespace"], promotion["spec"]["stage"]),)
+
+
+def targets_of(promotion: JsonObject) -> Iterable[Key]:
+    """Index: the objects that a running Promotion waits for, as recorded in its status."""
+    if phase_of(promotion) != PromotionPhase.RUNNING:
+        return ()
+    state = promotion["status"].get("state")
+    records = state.get(STATE_KEY) if isinstance(state, dict) else None
+    return {Key(r["namespace"], r["name"]) for r in records or ()}
+
+
+def freight_stages(freight: JsonObject) -> Iterable[Key]:
+    """Index: the Stages that Freight says it is in."""
+    current = (freight.get("status") or {}).get("currentlyIn") or {}
+    return [Key(freight["metadata"]["namespace"], stage) for stage in current]
+
+
+def freight_here(stage: JsonObject) -> Iterable[Key]:
+    """Index: the Freight that is in a Stage now."""
+    history = (stage.get("status") or {}).get("freightHistory") or ()
+    items = history[0].get("items") or {} if history else {}
+    return [Key(stage["metadata"]["namespace"], item["name"]) for item in items.values()]
+
+
+def promoted_freight(promotion: JsonObject) -> Iterable[Key]:
+    """Index: the Freight of a Promotion that has not ended."""
+    name = promotion["spec"].get("freight")
+    if not name or phase_of(promotion) in _TERMINAL:
+        return ()
+    return (Key(promotion["metadata"]["namespace"], name),)
+
+
+def checked_by(checker: HealthChecker, uses: str) -> Callable[[JsonObject], Iterable[Key]]:
+    """Index: the objects that a Stage's health checks of kind *uses* are about."""
+
+    def keys(stage: JsonObject) -> Iterable[Key]:
+        status = stage.get("status") or {}
+        last = (status.get("lastPromotion") or {}).get("status") or {}
+        kept = ((status.get("health") or {}).get("config") or {}).get("checks")
+        every = [*(last.get("healthChecks") or ()), *(kept or ())]
+        return {key for check in every if check.get("uses") == uses for key in checker.checked(check["config"] or {})}
+
+    return keys
+
+
+@dataclass(slots=True)
+class World:
+    """Everything a controller needs. ``client`` is for Kargo's resources; Argo CD may live behind another one."""
+
+    instance: str
+    client: Client
+    argocd: ArgoCD
+    recorder: EventRecorder
+    steps: Mapping[str, StepRunner]
+    checkers: Mapping[str, HealthChecker]
+    responsibility: Responsibility = Responsibility()
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    promotions: Cache[JsonObject] = field(init=False)
+    stages: Cache[JsonObject] = field(init=False)
+    freights: Cache[JsonObject] = field(init=False)
+    promotion_models: Models[Promotion] = field(init=False)
+    stage_models: Models[Stage] = field(init=False)
+    freight_models: Models[Freight] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.promotions = Cache(
+            self.client,
+            PROMOTIONS,
+            codec=JSON,
+            projection=project_promotion,
+            indexes={"stage": stage_of, "target": targets_of, "freight": promoted_freight},
+        )
+        checked = {f"checked:{uses}": checked_by(checker, uses) for uses, checker in self.checkers.items()}
+        indexes = {"freight": freight_here, **checked}
+        self.stages = Cache(self.client, STAGES, codec=JSON, projection=drop_managed_fields, indexes=indexes)
+        self.freights = Cache(
+            self.client, FREIGHTS, codec=JSON, projection=drop_managed_fields, indexes={"stage": freight_stages}
+        )
+        self.promotion_models = Models(Promotion, PROMOTIONS, self.recorder)
+        self.stage_models = Models(Stage, STAGES, self.recorder)
+        self.freight_models = Models(Freight, FREIGHTS, self.recorder)
+        _forget_gone(self.promotions, self.promotion_models)
+        _forget_gone(self.stages, self.stage_models)
+        _forget_gone(self.freights, self.freight_models)
+
+    async def write_status(self, cache: Cache[JsonObject], old: JsonObject, status: JsonObject) -> None:
+        """Make the status of *old* that of *status*, by one write guarded by the version of *old*.
+
+        Raises Conflict or OutcomeUnknown after marking the object dirty; what it says then is read live.
+        """
+        patch = merge_diff(old.get("status") or {}, status)
+        if not patch:
+            return
+        meta = JSON.meta(old)
+        body = {"metadata": {"resourceVersion": meta.resource_version}, "status": patch}
+        await self._patch_status(cache, meta.key, body)
+
+    async def merge_status(self, cache: Cache[JsonObject], key: Key, patch: JsonObject) -> None:
+        """Merge *patch* into the status of *key* whatever its version; for fields that only we write."""
+        await self._patch_status(cache, key, {"status": patch})
+
+    async def _patch_status(self, cache: Cache[JsonObject], key: Key, body: JsonObject) -> None:
+        try:
+            answer = await uninterrupted(
+                guarded_patch(
+                    self.client,
+                    cache.resource,
+                    key,
+                    encode(body),
+                    codec=JSON,
+                    landed=lambda found: contains(found, body),
+                    subresource="status",
+                )
+            )
+        except (Conflict, OutcomeUnknown):
+            cache.mark_dirty(key)
+            raise
+        cache.observe(answer)
+
+
+def _forget_gone(cache: Cache[JsonObject], models: Models[Any]) -> None:
+    def handler(old: JsonObject | None, new: JsonObject | None) -> None:
+        if new is None and old is not None:
+            models.forget(JSON.meta(old).key)
+
+    cache.subscribe(handler)

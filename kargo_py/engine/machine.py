@@ -1,0 +1,174 @@
+"""The state machine of a Promotion: from one status to the next, as plain functions.
+
+The steps run one after another. One that fails does not end the Promotion at once: the later steps are skipped, and the
+worst step decides. Everything here takes and returns a :class:`~kargo_py.api.promotion.PromotionStatus`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kargo_py.api.freight import FreightReference
+from kargo_py.api.promotion import (
+    FreightCollection,
+    OperationRecord,
+    Promotion,
+    PromotionPhase,
+    PromotionStatus,
+    PromotionStep,
+    StepExecutionMetadata,
+    StepStatus,
+)
+from kargo_py.api.stamp import STATE_KEY
+from kargo_py.api.types import Time
+from kargo_py.deployers.base import Record, read_records
+from kargo_py.steps.base import Finished
+
+_PHASES = {
+    StepStatus.SUCCEEDED: PromotionPhase.SUCCEEDED,
+    StepStatus.SKIPPED: PromotionPhase.SUCCEEDED,
+    StepStatus.ABORTED: PromotionPhase.ABORTED,
+    StepStatus.FAILED: PromotionPhase.FAILED,
+    StepStatus.ERRORED: PromotionPhase.ERRORED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentStep:
+    """The step a Promotion is at."""
+
+    index: int
+    alias: str
+    step: PromotionStep
+
+
+def current_step(promotion: Promotion) -> CurrentStep | None:
+    """The step that runs now; None if the status does not say so consistently (somebody else wrote it)."""
+    steps = promotion.spec.steps or ()
+    status = promotion.status
+    index = status.current_step
+    metadata = status.step_execution_metadata
+    if not 0 <= index < len(steps) or len(metadata) != index + 1 or metadata[-1].status != StepStatus.RUNNING:
+        return None
+    return CurrentStep(index, steps[index].alias(index), steps[index])
+
+
+def begin(promotion: Promotion, freight: FreightReference, collection: FreightCollection, now: datetime) -> Promotion:
+    """Pending → Running at the first step."""
+    status = promotion.status.replace(
+        phase=PromotionPhase.RUNNING,
+        started_at=Time.of(now),
+        freight=freight,
+        freight_collection=collection,
+        current_step=0,
+    )
+    return promotion.replace(status=_enter(status, promotion.spec.steps or (), 0, now))
+
+
+def _enter(status: PromotionStatus, steps: Sequence[PromotionStep], index: int, now: datetime) -> PromotionStatus:
+    """Mark the step at *index* as the running one."""
+    if index >= len(steps):
+        return status
+    entered = StepExecutionMetadata(alias=steps[index].alias(index), started_at=Time.of(now), status=StepStatus.RUNNING)
+    if steps[index].continue_on_error:
+        entered = entered.replace(continue_on_error=True)
+    return status.replace(current_step=index, step_execution_metadata=[*status.step_execution_metadata, entered])
+
+
+def records_of(status: PromotionStatus, alias: str | None = None) -> tuple[Record, ...]:
+    """The recorded intents, of one step or of all; raises RecordError."""
+    state = status.state if isinstance(status.state, dict) else {}
+    records = read_records(state.get(STATE_KEY))
+    return tuple(r for r in records if alias is None or r.step == alias)
+
+
+def with_records(status: PromotionStatus, alias: str, records: Sequence[Record]) -> PromotionStatus:
+    """*status* with *records* as those of the step *alias*."""
+    others = [r for r in records_of(status) if r.step != alias]
+    every = [*others, *records]
+    if not every:
+        return status
+    state = dict(status.state) if isinstance(status.state, dict) else {}
+    return status.replace(
+        state={**state, STATE_KEY: [r.wire() for r in every]},
+        operations=[OperationRecord.model_validate(r.mirror()) for r in every],
+    )
+
+
+def with_message(status: PromotionStatus, message: str) -> PromotionStatus:
+    """*status* with what the running step waits for."""
+    *before, last = status.step_execution_metadata
+    return status.replace(step_execution_metadata=[*before, last.replace(message=message)])
+
+
+def finish_step(promotion: Promotion, current: CurrentStep, outcome: Finished, now: datetime) -> Promotion:
+    """Record how the current step ended and go on: to the next step, or to the end of the Promotion."""
+    steps = promotion.spec.steps or ()
+    status = _end_step(promotion.status, current, outcome, now)
+    following = current.index + 1
+    if following < len(steps) and not _failed(status):
+        return promotion.replace(status=_enter(status, steps, following, now))
+    skipped = [
+        StepExecutionMetadata(alias=steps[i].alias(i), status=StepStatus.SKIPPED) for i in range(following, len(steps))
+    ]
+    status = status.replace(
+        step_execution_metadata=[*status.step_execution_metadata, *skipped], current_step=max(len(steps) - 1, 0)
+    )
+    return promotion.replace(status=_conclude(status, now))
+
+
+def fail(promotion: Promotion, phase: PromotionPhase, message: str, now: datetime) -> Promotion:
+    """End the Promotion for a reason that lies outside its steps."""
+    status = promotion.status
+    metadata = status.step_execution_metadata
+    if metadata and metadata[-1].status == StepStatus.RUNNING:
+        ended = metadata[-1].replace(status=StepStatus.ERRORED, finished_at=Time.of(now), message=message)
+        status = status.replace(step_execution_metadata=[*metadata[:-1], ended])
+    return promotion.replace(status=status.replace(phase=phase, message=message, finished_at=Time.of(now)))
+
+
+def _end_step(status: PromotionStatus, current: CurrentStep, outcome: Finished, now: datetime) -> PromotionStatus:
+    *before, last = status.step_execution_metadata
+    prefix = {
+        StepStatus.FAILED: f'step "{current.alias}": ',
+        StepStatus.ERRORED: f'error running step "{current.alias}": ',
+    }
+    message = prefix.get(outcome.status, "") + outcome.message if outcome.message else ""
+    ended = last.replace(status=outcome.status, finished_at=Time.of(now))
+    if message or last.message:
+        ended = ended.replace(message=message)
+    if not message:
+        ended = StepExecutionMetadata.model_validate({k: v for k, v in ended.wire().items() if k != "message"})
+    if outcome.status is StepStatus.ERRORED:
+        ended = ended.replace(error_count=last.error_count + 1)
+    state: dict[str, Any] = dict(status.state) if isinstance(status.state, dict) else {}
+    if outcome.output is not None:
+        state[current.alias] = dict(outcome.output)
+    if state:
+        status = status.replace(state=state)
+    status = with_records(status, current.alias, outcome.records)
+    if outcome.health_check is not None and outcome.status is StepStatus.SUCCEEDED:
+        status = status.replace(health_checks=[*status.health_checks, outcome.health_check])
+    return status.replace(step_execution_metadata=[*before, ended])
+
+
+def _failed(status: PromotionStatus) -> bool:
+    """True if a step that counts has failed; the default condition of every later step."""
+    return any(
+        m.status in {StepStatus.FAILED, StepStatus.ERRORED} and not m.continue_on_error
+        for m in status.step_execution_metadata
+    )
+
+
+def _conclude(status: PromotionStatus, now: datetime) -> PromotionStatus:
+    """The end of the Promotion: the worst step that counts decides, and its message is the Promotion's."""
+    counting = [m for m in status.step_execution_metadata if not m.continue_on_error]
+    bad = max(counting, key=lambda m: StepStatus(m.status).severity, default=None)
+    worst = StepStatus(bad.status) if bad is not None else StepStatus.SUCCEEDED
+    status = status.replace(phase=_PHASES[worst], finished_at=Time.of(now))
+    if bad is not None and bad.message and _PHASES[worst] is not PromotionPhase.SUCCEEDED:
+        status = status.replace(message=bad.message)
+    return status

@@ -1,0 +1,92 @@
+"""What a step kind is, and what it may answer.
+
+A step is called again and again until it is finished. It keeps nothing between the calls: what was started is in the
+records, which are durable before anything is started. So it does not matter whether the next call comes a moment later
+or from another process after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from kargo_py.api.names import Actor
+from kargo_py.api.promotion import HealthCheckStep, StepStatus
+from kargo_py.deployers.base import Record
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """What a step knows of the Promotion it is part of.
+
+    ``records`` are this step's own, as they stand in the Promotion's status. ``instance`` names the control plane.
+    """
+
+    instance: str
+    project: str
+    stage: str
+    promotion: str
+    promotion_uid: str
+    actor: Actor
+    alias: str
+    config: Any
+    records: Sequence[Record] = ()
+
+    @property
+    def stage_key(self) -> str:
+        """``<project>:<stage>``, as Applications authorise it."""
+        return f"{self.project}:{self.stage}"
+
+
+@dataclass(frozen=True, slots=True)
+class Intend:
+    """Write these records into the Promotion's status, then call again; nothing was started."""
+
+    records: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Work is under way elsewhere; an event on a target brings the next call.
+
+    ``records`` carry endings seen meanwhile. ``notable``: the user should read ``message`` while it lasts.
+    """
+
+    message: str
+    records: Sequence[Record]
+    notable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The step has ended: SUCCEEDED, SKIPPED, FAILED ("no") or ERRORED (something broke)."""
+
+    status: StepStatus
+    message: str = ""
+    output: Mapping[str, Any] | None = None
+    health_check: HealthCheckStep | None = None
+    records: Sequence[Record] = ()
+
+
+StepOutcome: TypeAlias = Intend | Waiting | Finished
+
+
+class StepRunner(Protocol):
+    """Runs steps of one kind."""
+
+    async def run(self, context: StepContext) -> StepOutcome:
+        """Go on with the step as far as possible now. May raise KubeError: it is called again later."""
+
+
+def no_expressions(config: Any, where: str = "config") -> str | None:
+    """Where *config* uses an expression, which this version cannot evaluate; None if nowhere."""
+    if isinstance(config, str):
+        return where if "${{" in config or "${%" in config else None
+    if isinstance(config, dict):
+        found = (no_expressions(value, f"{where}.{name}") for name, value in config.items())
+    elif isinstance(config, list):
+        found = (no_expressions(value, f"{where}[{index}]") for index, value in enumerate(config))
+    else:
+        return None
+    return next(filter(None, found), None)
