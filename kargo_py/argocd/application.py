@@ -245,9 +245,6 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Head(msgspec.Struct):
-    metadata: Metadata = Metadata()
-
 
 class _ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
@@ -264,7 +261,7 @@ class _RawList(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
-class _LooseMetadata(msgspec.Struct, rename="camel"):
+class _LooseMetadata(msgspec.Struct, rename="camel", frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""

@@ -15,7 +15,16 @@ from kargo_py.kube.errors import DecodeError, error_from_status
 from kargo_py.kube.resources import Key
 
 _decoder = msgspec.json.Decoder()
-_encoder = msgspec.json.Encoder()
+
+
+def _plain(value: Any) -> str:
+    """What the encoder does not know: subclasses of str (times and durations that keep their text)."""
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
 
 
 def encode(value: Any) -> bytes:

@@ -145,7 +145,9 @@ def _build_into(target: Path, environment: Mapping[str, str]) -> None:
 def _go_build(destination: Path, environment: Mapping[str, str]) -> None:
     go = shutil.which("go", path=f"{environment.get('PATH', os.defpath)}:/usr/local/go/bin")
     if go is None:
-        raise BuildFailed("building kube-apiserver and etcd needs Go 1.24 or newer (command `go`), which is not in PATH")
+        raise BuildFailed(
+            "building kube-apiserver and etcd needs Go 1.24 or newer (command `go`), which is not in PATH"
+        )
     # Flags on the command line win over GOFLAGS; readonly keeps go.mod and go.sum as they are checked in.
     command = [go, "build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", _linker_flags()]
     command += ["-o", f"{destination}/", *(f"./cmd/{name}" for name in NAMES)]

@@ -27,17 +27,22 @@ if sys.platform == "linux":
     PR_SET_PDEATHSIG = 1
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
-if os.getppid() != int(sys.argv[1]):
+parent, started = int(sys.argv[1]), int(sys.argv[2])
+if os.getppid() != parent:
     sys.exit("the parent ended before the child began")
-os.execv(sys.argv[2], sys.argv[2:])
+os.set_inheritable(started, False)  # closed by exec: so the parent knows
+os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
 class ChildProcess:
-    """One running program, its output appended to a log file."""
+    """One running program, its output appended to a log file.
+
+    What keeps it from being left over is in force when the constructor returns.
+    """
 
     def __init__(self, name: str, command: Sequence[str | Path], log: Path) -> None:
-        """Start *command* (its first word is a path)."""
+        """Start *command*; its first word is a path."""
         self.name = name
         self.log = log
         self._log_start = log.stat().st_size if log.exists() else 0
@@ -45,14 +50,22 @@ class ChildProcess:
         atexit.register(self.kill)
 
     def _spawn(self, command: list[str]) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as output:
-            return subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        started, started_by_child = os.pipe()
+        launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(started_by_child)]
+        with self.log.open("ab") as output, os.fdopen(started, "rb") as pipe:
+            try:
+                process = subprocess.Popen(
+                    [*launcher, *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=[started_by_child],
+                )
+            finally:
+                os.close(started_by_child)
+            pipe.read()  # until the program itself runs, or could not
+        return process
 
     @property
     def pid(self) -> int:
