@@ -1,0 +1,138 @@
+"""The verdict on an Application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kargo_py.api.stage import HealthState
+from kargo_py.argocd.application import Application
+from kargo_py.argocd.health import SETTLE, Verdict, assess_application, fingerprint
+
+JsonObject = dict[str, Any]
+Build = Callable[..., Application]
+Recorded = Callable[[str], JsonObject]
+Parse = Callable[[JsonObject], Application]
+
+SOURCE = {"repoURL": "https://git.example.com/shop", "path": ".", "targetRevision": "main"}
+DESTINATION = {"server": "https://kubernetes.default.svc", "namespace": "shop"}
+SHA = "3f1a0f6a5cc6f4ca0e620d9fe9168b8eb724f66e"
+
+
+def status(**more: Any) -> JsonObject:
+    """A status that is trusted, Synced and Healthy unless *more* says otherwise."""
+    return {
+        "operationState": {
+            "operation": {"sync": {}},
+            "phase": "Succeeded",
+            "startedAt": "2026-11-30T12:00:00Z",
+            "finishedAt": "2026-11-30T12:00:01Z",
+        },
+        "reconciledAt": "2026-11-30T12:00:02Z",
+        "sync": {"status": "Synced", "revision": SHA, "comparedTo": {"source": SOURCE, "destination": DESTINATION}},
+        "health": {"status": "Healthy"},
+        **more,
+    }
+
+
+def sync(**more: Any) -> JsonObject:
+    """status.sync."""
+    return {**status()["sync"], **more}
+
+
+def ended(phase: str, message: str = "") -> JsonObject:
+    """status.operationState."""
+    return {**status()["operationState"], "phase": phase, "message": message}
+
+
+CASES: list[tuple[str, JsonObject, list[str], HealthState, bool, str]] = [
+    ("healthy", status(), [SHA], HealthState.HEALTHY, True, ""),
+    ("healthy at an abbreviated revision", status(), [SHA[:7]], HealthState.HEALTHY, True, ""),
+    ("no opinion on the revision", status(), [], HealthState.HEALTHY, True, ""),
+    ("drifted", status(sync=sync(status="OutOfSync")), [SHA], HealthState.HEALTHY, True, ""),
+    ("at another revision", status(), ["b" * 40], HealthState.UNHEALTHY, True, f"at revision {SHA}, not at bbb"),
+    ("another number of sources", status(), [SHA, SHA], HealthState.UNHEALTHY, True, "1 sources, while 2"),
+    ("progressing", status(health={"status": "Progressing"}), [], HealthState.PROGRESSING, True, "Progressing"),
+    ("suspended", status(health={"status": "Suspended"}), [], HealthState.PROGRESSING, True, "Suspended"),
+    ("not judged", status(health={}), [], HealthState.PROGRESSING, True, "not judged"),
+    ("degraded", status(health={"status": "Degraded", "message": "why"}), [], HealthState.UNHEALTHY, True, "why"),
+    ("missing", status(health={"status": "Missing"}), [], HealthState.UNHEALTHY, True, "Missing"),
+    ("of a health nobody knows", status(health={"status": "Sleepy"}), [], HealthState.UNHEALTHY, True, "Sleepy"),
+    ("comparison error", status(conditions=[{"type": "ComparisonError", "message": "no repo"}]), [],
+     HealthState.UNHEALTHY, True, "ComparisonError: no repo"),
+    ("another condition", status(conditions=[{"type": "OrphanedResourceWarning", "message": "x"}]), [],
+     HealthState.HEALTHY, True, ""),
+    ("failed sync, though healthy", status(operationState=ended("Failed", "bad hook"), sync=sync(status="OutOfSync")),
+     [SHA], HealthState.UNHEALTHY, True, "the last sync failed: bad hook"),
+    ("failed sync, mended since", status(operationState=ended("Error")), [SHA], HealthState.HEALTHY, True, ""),
+    ("in progress", status(operationState=ended("Running")), [], HealthState.UNKNOWN, False, "being synced"),
+    ("not refreshed", status(reconciledAt="2026-11-30T12:00:00Z"), [], HealthState.UNKNOWN, False, "not been"),
+    ("never refreshed", status(reconciledAt=None), [], HealthState.UNKNOWN, False, "not been"),
+    ("compared with another source", status(sync=sync(comparedTo={"source": {**SOURCE, "targetRevision": "old"},
+     "destination": DESTINATION})), [], HealthState.UNKNOWN, False, "current spec"),
+    ("compared with another destination", status(sync=sync(comparedTo={"source": SOURCE, "destination": {}})), [],
+     HealthState.UNKNOWN, False, "current spec"),
+    ("no status yet", {}, [], HealthState.UNKNOWN, False, "current spec"),
+    ("never synced, but looked at", {**status(), "operationState": None}, [], HealthState.HEALTHY, True, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seen", "desired", "state", "trusted", "words"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
+def test_verdict(
+    app: Build, seen: JsonObject, desired: list[str], state: HealthState, trusted: bool, words: str
+) -> None:
+    """The verdict counts errors, then doubts it, then compares revisions, then the last sync, then health."""
+    subject = app(status=seen)
+
+    verdict = assess_application(subject, subject.key, desired, unchanged_for=60)
+
+    assert (state, trusted) == (verdict.state, verdict.trusted)
+    assert words in " ".join(verdict.issues)
+
+
+def test_pending_operation_is_not_trusted(app: Build) -> None:
+    """What Argo CD shows while an operation is requested is about the time before it."""
+    subject = app(status=status(), operation={"sync": {}})
+
+    assert not assess_application(subject, subject.key, [], 60).trusted
+
+
+def test_same_second(app: Build) -> None:
+    """A refresh in the second of the operation's end is trusted once it has stood unchanged for SETTLE."""
+    subject = app(status=status(reconciledAt="2026-11-30T12:00:01Z"))
+
+    early = assess_application(subject, subject.key, [], SETTLE - 0.2)
+
+    assert Verdict(HealthState.UNKNOWN, early.issues, trusted=False, recheck_after=early.recheck_after) == early
+    assert early.recheck_after == pytest.approx(0.2)
+    assert assess_application(subject, subject.key, [], SETTLE).trusted
+
+
+def test_absent(app: Build) -> None:
+    """An Application that does not exist makes the Stage Unknown, and says so."""
+    verdict = assess_application(None, app().key, [], 60)
+
+    assert HealthState.UNKNOWN is verdict.state
+    assert verdict.issues == ('Argo CD Application "shop-dev" in namespace "argocd" does not exist',)
+
+
+@pytest.mark.parametrize("name", ["12-after-refresh", "63-multi-source", "90-kust", "90-helm"])
+def test_recorded_comparison_is_of_the_current_spec(recorded: Recorded, parse: Parse, name: str) -> None:
+    """What a real Argo CD writes into comparedTo equals the spec it is about."""
+    subject = parse(recorded(name))
+
+    verdict = assess_application(subject, subject.key, [], 60)
+
+    assert not any("current spec" in issue for issue in verdict.issues)
+
+
+def test_fingerprint(app: Build) -> None:
+    """A change of health makes another verdict, a new message of the operation does not."""
+    before = app(status=status())
+
+    assert fingerprint(before) == fingerprint(app(status=status(operationState=ended("Succeeded", "words"))))
+    assert fingerprint(before) != fingerprint(app(status=status(health={"status": "Degraded"})))

@@ -1,0 +1,138 @@
+"""Editing the sources of an Application."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kargo_py.argocd.application import Spec
+from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate, SourceUpdateError, edit_sources
+
+REPO = "https://git.example.com/shop"
+SHA = "3f1a0f6a5cc6f4ca0e620d9fe9168b8eb724f66e"
+
+JsonObject = dict[str, Any]
+
+
+def single(**more: Any) -> Spec:
+    """A spec with one source."""
+    return Spec(source={"repoURL": REPO, "path": ".", "targetRevision": "main", **more})
+
+
+CASES: list[tuple[str, Spec, list[SourceUpdate], tuple[str, ...], JsonObject, JsonObject]] = [
+    ("no updates", single(), [], ("",), {}, {}),
+    ("a desired revision alone changes nothing", single(), [SourceUpdate(REPO, desired_revision=SHA)], (SHA,), {}, {}),
+    (
+        "target revision",
+        single(),
+        [SourceUpdate(REPO, desired_revision=SHA, update_target_revision=True)],
+        (SHA,),
+        {"source": {"targetRevision": SHA}},
+        {"/spec/source/targetRevision": "main"},
+    ),
+    (
+        "target revision that is there already",
+        single(targetRevision=SHA),
+        [SourceUpdate(REPO, desired_revision=SHA, update_target_revision=True)],
+        (SHA,),
+        {},
+        {},
+    ),
+    (
+        "a URL that differs in .git and case only",
+        single(),
+        [SourceUpdate("https://Git.example.com/shop.git", desired_revision=SHA, update_target_revision=True)],
+        (SHA,),
+        {"source": {"targetRevision": SHA}},
+        {"/spec/source/targetRevision": "main"},
+    ),
+    (
+        "kustomize images replace what was there",
+        single(kustomize={"images": ["old:1"], "namePrefix": "x-"}),
+        [SourceUpdate(REPO, kustomize_images=[KustomizeImage("a", tag="2"), KustomizeImage("b", digest="sha256:c")])],
+        ("",),
+        {"source": {"kustomize": {"images": ["a:2", "b@sha256:c"]}}},
+        {"/spec/source/kustomize/images": ["old:1"]},
+    ),
+    (
+        "a kustomize image under a new name",
+        single(),
+        [SourceUpdate(REPO, kustomize_images=[KustomizeImage("a", tag="2", new_name="mirror/a")])],
+        ("",),
+        {"source": {"kustomize": {"images": ["a=mirror/a:2"]}}},
+        {"/spec/source/kustomize/images": None},
+    ),
+    (
+        "helm parameters are set in place or added in order, and the rest of a parameter is kept",
+        single(helm={"parameters": [{"name": "tag", "value": "1", "forceString": True}, {"name": "x", "value": "y"}]}),
+        [SourceUpdate(REPO, helm_parameters=[HelmParameter("b", "3"), HelmParameter("tag", "2"),
+                                             HelmParameter("a", "4")])],
+        ("",),
+        {"source": {"helm": {"parameters": [
+            {"name": "tag", "value": "2", "forceString": True},
+            {"name": "x", "value": "y"},
+            {"name": "b", "value": "3"},
+            {"name": "a", "value": "4"},
+        ]}}},
+        {"/spec/source/helm/parameters": [{"name": "tag", "value": "1", "forceString": True},
+                                          {"name": "x", "value": "y"}]},
+    ),
+    (
+        "one of several sources: the list can only be replaced whole",
+        Spec(sources=[{"repoURL": REPO, "path": "a"}, {"repoURL": "https://charts.example.com", "chart": "db"}]),
+        [SourceUpdate("https://charts.example.com", "db", "1.2.3", update_target_revision=True)],
+        ("", "1.2.3"),
+        {"sources": [{"repoURL": REPO, "path": "a"},
+                     {"repoURL": "https://charts.example.com", "chart": "db", "targetRevision": "1.2.3"}]},
+        {"/spec/sources/1/targetRevision": None},
+    ),
+    (
+        "two updates of one source are merged",
+        single(),
+        [SourceUpdate(REPO, desired_revision=SHA, update_target_revision=True),
+         SourceUpdate(REPO, desired_revision=SHA, helm_parameters=[HelmParameter("a", "1")])],
+        (SHA,),
+        {"source": {"targetRevision": SHA, "helm": {"parameters": [{"name": "a", "value": "1"}]}}},
+        {"/spec/source/targetRevision": "main", "/spec/source/helm/parameters": None},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spec", "updates", "desired", "patch", "before"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
+def test_edit(
+    spec: Spec, updates: list[SourceUpdate], desired: tuple[str, ...], patch: JsonObject, before: JsonObject
+) -> None:
+    """An edit is a patch of the fields that change, their values before, and the revision wanted of each source."""
+    edit = edit_sources(spec, updates)
+
+    assert (desired, patch, before) == (edit.desired, edit.spec_patch, edit.before)
+
+
+@pytest.mark.parametrize(
+    ("updates", "words"),
+    [
+        ([SourceUpdate("https://git.example.com/other")], "no source with repoURL https://git.example.com/other"),
+        ([SourceUpdate(REPO, "chart")], "and chart chart"),
+        (
+            [SourceUpdate(REPO, desired_revision="a"), SourceUpdate(REPO, desired_revision="b")],
+            "two revisions of the source with repoURL https://git.example.com/shop: a and b",
+        ),
+    ],
+    ids=["unknown repository", "no such chart", "contradiction"],
+)
+def test_refused(updates: list[SourceUpdate], words: str) -> None:
+    """An update that fits no source, or contradicts another one, is refused with the reason."""
+    with pytest.raises(SourceUpdateError, match=words):
+        edit_sources(single(), updates)
+
+
+def test_the_spec_is_not_touched() -> None:
+    """The edit is computed on a copy: the cache's object stays as it is."""
+    spec = single(helm={"parameters": [{"name": "a", "value": "0"}]})
+
+    edit_sources(spec, [SourceUpdate(REPO, helm_parameters=[HelmParameter("a", "1")])])
+
+    assert spec == single(helm={"parameters": [{"name": "a", "value": "0"}]})

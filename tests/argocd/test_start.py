@@ -1,0 +1,50 @@
+"""The write that starts a sync."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kargo_py.argocd.application import Application
+from kargo_py.argocd.sources import SourceEdit
+from kargo_py.argocd.start import REASON, Initiator, start_patch
+
+Build = Callable[..., Application]
+
+
+def test_start(app: Build) -> None:
+    """Guard, spec edit, operation with stamp, stamp annotation, refresh and reset stand in one patch."""
+    seen = app(spec={"syncPolicy": {"syncOptions": ["CreateNamespace=true"], "retry": {"limit": 3}}})
+    edit = SourceEdit(("abc",), {"source": {"targetRevision": "abc"}})
+
+    patch = start_patch(seen, stamp="s", promotion="dev.01k", initiator=Initiator("a@b", automated=False), edit=edit)
+
+    assert patch == {
+        "metadata": {
+            "resourceVersion": "7",
+            "annotations": {"argocd.argoproj.io/refresh": "hard", "kargo-py.io/stamp": "s"},
+        },
+        "spec": {"source": {"targetRevision": "abc"}},
+        "operation": {
+            "initiatedBy": {"username": "a@b"},
+            "info": [
+                {"name": "Reason", "value": REASON},
+                {"name": "kargo.akuity.io/promotion", "value": "dev.01k"},
+                {"name": "kargo-py.io/stamp", "value": "s"},
+            ],
+            "sync": {"syncOptions": ["CreateNamespace=true"]},
+            "retry": {"limit": 3},
+        },
+        "status": {"operationState": None},
+    }
+
+
+def test_nothing_to_copy(app: Build) -> None:
+    """Without a sync policy and without an edit, nothing is invented; the controller's own syncs count as automated."""
+    patch = start_patch(
+        app(), stamp="s", promotion="p", initiator=Initiator("kargo-controller", automated=True), edit=SourceEdit(("",))
+    )
+
+    assert "spec" not in patch
+    assert patch["operation"]["sync"] == {}
+    assert "retry" not in patch["operation"]
+    assert patch["operation"]["initiatedBy"] == {"username": "kargo-controller", "automated": True}
