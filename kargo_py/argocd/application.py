@@ -245,7 +245,6 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-
 class _ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_token: str = msgspec.field(name="continue", default="")

@@ -6,6 +6,7 @@ which are newer than anything the watch has shown so far, but may themselves arr
 * An answer goes in at once and is dispatched like a watch event; the watch event of the same version is dropped, and so
   are older ones. After :data:`OWN_ANSWER_RANK` seconds the watch wins again whatever it says: an etcd that was restored
   from a backup moves versions backwards.
+* An answer that is not newer than what lists and watch have reached is old news, whatever it says.
 * A deleted object is not resurrected by a late answer: its uid is remembered for a while.
 * Another uid is another object. The watch and lists say so with authority; an answer only if its version is newer.
 * A list is the truth as of its version: what is not in it is gone, unless an answer newer than the list put it in.
@@ -58,12 +59,6 @@ class _Entry(Generic[T]):
     indexed: tuple[tuple[str, Hashable], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tombstone:
-    uid: str
-    until: float
-
-
 class Store(Generic[T]):
     """The objects by key, indexed; every method that may change something returns the changes to dispatch."""
 
@@ -78,7 +73,8 @@ class Store(Generic[T]):
         self._indexers = dict(indexes or {})
         self._selects = selects
         self._entries: dict[Key, _Entry[T]] = {}
-        self._tombstones: dict[Key, _Tombstone] = {}
+        self._tombstones: dict[str, float] = {}
+        self._as_of = version_order("")
         self._index: dict[tuple[str, Hashable], dict[Key, None]] = {}
         self.index_errors = 0
 
@@ -114,10 +110,11 @@ class Store(Generic[T]):
     def event(self, type_: EventType, obj: T, now: float) -> Sequence[Change[T]]:
         """A watch event (not a bookmark)."""
         meta = self._meta(obj)
+        self._as_of = version_order(meta.resource_version)
         entry = self._entries.get(meta.key)
         if type_ is EventType.DELETED:
             return self._deleted(meta, entry, now)
-        if entry is None and self._buried(meta, now):
+        if entry is None and self._buried(meta.uid, now):
             return ()
         return self._upsert(obj, meta, entry, now)
 
@@ -129,10 +126,10 @@ class Store(Generic[T]):
             meta = self._meta(obj)
             present.add(meta.key)
             entry = self._entries.get(meta.key)
-            if entry is None and self._buried(meta, now):
+            if entry is None and self._buried(meta.uid, now):
                 continue
             changes += self._upsert(obj, meta, entry, now)
-        listed_at = version_order(version)
+        self._as_of = listed_at = version_order(version)
         for key in [key for key in self._entries if key not in present]:
             entry = self._entries[key]
             if now < entry.own_until and entry.order > listed_at:
@@ -146,10 +143,10 @@ class Store(Generic[T]):
             return ()
         meta = self._meta(obj)
         entry = self._entries.get(meta.key)
-        tombstone = self._tombstones.get(meta.key)
-        if tombstone is not None and tombstone.uid == meta.uid and now < tombstone.until:
+        order = version_order(meta.resource_version)
+        if order <= self._as_of or now < self._tombstones.get(meta.uid, 0.0):
             return ()
-        if entry is not None and version_order(meta.resource_version) <= entry.order:
+        if entry is not None and order <= entry.order:
             return ()
         return self._put(obj, meta, entry, own_until=now + OWN_ANSWER_RANK, now=now)
 
@@ -173,7 +170,7 @@ class Store(Generic[T]):
 
     def _deleted(self, meta: Meta, entry: _Entry[T] | None, now: float) -> Sequence[Change[T]]:
         if entry is None:
-            self._bury(meta.key, meta.uid, now)
+            self._bury(meta.uid, now)
             return ()
         if entry.uid != meta.uid:
             return ()
@@ -205,23 +202,18 @@ class Store(Generic[T]):
     def _remove(self, key: Key, entry: _Entry[T], now: float) -> Sequence[Change[T]]:
         del self._entries[key]
         self._link(key, entry.indexed, ())
-        self._bury(key, entry.uid, now)
+        self._bury(entry.uid, now)
         return (Change(entry.obj, None),)
 
-    def _bury(self, key: Key, uid: str, now: float) -> None:
-        self._tombstones.pop(key, None)
-        self._tombstones[key] = _Tombstone(uid, now + TOMBSTONE_LIFE)
-        for old in list(self._tombstones):
-            if self._tombstones[old].until > now:
-                break
-            del self._tombstones[old]
+    def _bury(self, uid: str, now: float) -> None:
+        self._tombstones.pop(uid, None)
+        self._tombstones[uid] = now + TOMBSTONE_LIFE
+        while (oldest := next(iter(self._tombstones))) != uid and self._tombstones[oldest] <= now:
+            del self._tombstones[oldest]
 
-    def _buried(self, meta: Meta, now: float) -> bool:
-        """True for news of an object that is known to be gone; for the watch that holds as long as an answer does."""
-        tombstone = self._tombstones.get(meta.key)
-        if tombstone is None or tombstone.uid != meta.uid:
-            return False
-        return now < tombstone.until - TOMBSTONE_LIFE + OWN_ANSWER_RANK
+    def _buried(self, uid: str, now: float) -> bool:
+        """True for news of an object that we know to be gone; from the watch that holds as long as an answer ranks."""
+        return now < self._tombstones.get(uid, 0.0) - TOMBSTONE_LIFE + OWN_ANSWER_RANK
 
     def _values(self, obj: T) -> tuple[tuple[str, Hashable], ...]:
         found: list[tuple[str, Hashable]] = []
