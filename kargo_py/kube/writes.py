@@ -137,9 +137,7 @@ def contains(obj: Any, patch: Any) -> bool:
     """
     if not isinstance(patch, dict):
         return bool(obj == patch)
-    if not isinstance(obj, dict):
-        return all(value is None for value in patch.values())
-    return all(_holds(obj, name, value) for name, value in patch.items())
+    return isinstance(obj, dict) and all(_holds(obj, name, value) for name, value in patch.items())
 
 
 def _holds(obj: JsonObject, name: str, value: Any) -> bool:

@@ -1,0 +1,129 @@
+"""Writing Kubernetes Events in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from kargo_py.kube.client import Codec
+from kargo_py.kube.errors import AlreadyExists, Forbidden, KubeError
+from kargo_py.kube.events import Event, EventRecorder, Regarding
+from kargo_py.kube.resources import Key, Resource
+from tests.kube.fakes import THINGS, JsonObject, ScriptedClient
+
+pytestmark = pytest.mark.looptime
+
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+
+
+class Server(ScriptedClient):
+    """Takes Events; answers with an error where one is scripted for the name."""
+
+    def __init__(self, **errors: KubeError) -> None:
+        super().__init__()
+        self.errors = errors
+        self.written: list[tuple[str, JsonObject]] = []
+
+    async def create(self, resource: Resource, namespace: str, body: bytes, *, codec: Codec[Any]) -> Any:
+        await asyncio.sleep(0)
+        event = json.loads(body)
+        if error := self.errors.get(event["metadata"]["name"]):
+            raise error
+        self.written.append((namespace, event))
+        return event
+
+
+def event(name: str, message: str = "it happened") -> Event:
+    return Event(Regarding(THINGS, Key("ns", "a"), "u"), name, "Happened", message, annotations={"k": "v"})
+
+
+async def run_to_the_end(recorder: EventRecorder) -> None:
+    """Run the recorder until it has nothing more to do, then stop it."""
+    task = asyncio.create_task(recorder.run())
+    await asyncio.sleep(1)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_event() -> None:
+    """An Event is a core/v1 object that kubectl shows, in the namespace of what it is about."""
+    server = Server()
+    recorder = EventRecorder(server, "kargo-py", "me", now=lambda: NOON)
+    recorder.record(event("e1"))
+    await run_to_the_end(recorder)
+
+    ((namespace, written),) = server.written
+    assert namespace == "ns"
+    assert written == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e1", "namespace": "ns", "annotations": {"k": "v"}},
+        "involvedObject": {
+            "apiVersion": "example.com/v1",
+            "kind": "Thing",
+            "namespace": "ns",
+            "name": "a",
+            "uid": "u",
+        },
+        "reason": "Happened",
+        "message": "it happened",
+        "type": "Normal",
+        "source": {"component": "kargo-py"},
+        "reportingComponent": "kargo-py",
+        "reportingInstance": "me",
+        "firstTimestamp": "2026-11-30T12:00:00Z",
+        "lastTimestamp": "2026-11-30T12:00:00Z",
+        "count": 1,
+    }
+
+
+async def test_what_cannot_be_written(logged: list[Any]) -> None:
+    """One told already is fine; one that is refused is logged and counted; both stop no other."""
+    server = Server(twice=AlreadyExists(409, "AlreadyExists", "x"), never=Forbidden(403, "Forbidden", "not allowed"))
+    recorder = EventRecorder(server, "kargo-py", "me")
+    for name in ("twice", "never", "good"):
+        recorder.record(event(name))
+    await run_to_the_end(recorder)
+
+    assert [written["metadata"]["name"] for _, written in server.written] == ["good"]
+    assert (recorder.written, recorder.dropped) == (1, 1)
+    assert [entry["event_name"] for entry in logged] == ["never"]
+
+
+async def test_the_oldest_are_dropped(logged: list[Any]) -> None:
+    """More Events than can wait push the oldest out, which is said."""
+    server = Server()
+    recorder = EventRecorder(server, "kargo-py", "me", capacity=2)
+    for name in ("e1", "e2", "e3"):
+        recorder.record(event(name))
+    await run_to_the_end(recorder)
+
+    assert [written["metadata"]["name"] for _, written in server.written] == ["e2", "e3"]
+    assert [entry["event_name"] for entry in logged] == ["e1"]
+
+
+async def test_stopping_writes_what_is_queued() -> None:
+    """What was recorded before the stop is still written."""
+    server = Server()
+    recorder = EventRecorder(server, "kargo-py", "me")
+    task = asyncio.create_task(recorder.run())
+    await asyncio.sleep(1)
+    recorder.record(event("late"))
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert len(server.written) == 1
+
+
+async def test_long_messages_are_cut() -> None:
+    """The server takes 1,024 bytes, and a character is not cut in half."""
+    body = event("e", "é" * 1000).body("c", "i", NOON)
+
+    assert len(body["message"].encode()) == 1024
