@@ -69,13 +69,17 @@ async def _run(
     client: Client, argocd_client: Client, instance: str, options: Options, ready: asyncio.Event | None
 ) -> None:
     recorder = EventRecorder(client, COMPONENT, instance)
-    argocd = ArgoCD(argocd_client, namespace=options.argocd_namespace if options.watch_argocd_namespace_only else "")
+    argocd = ArgoCD(
+        argocd_client,
+        namespace=options.argocd_namespace if options.watch_argocd_namespace_only else "",
+        default_namespace=options.argocd_namespace,
+    )
     world = World(
         instance=instance,
         client=client,
         argocd=argocd,
         recorder=recorder,
-        steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd, default_namespace=options.argocd_namespace)},
+        steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd)},
         checkers={ARGOCD_UPDATE: argocd},
         responsibility=options.responsibility,
     )

@@ -54,7 +54,9 @@ class StageController:
         app = new or old
         if app is None:
             return ()
-        return [JSON.meta(s).key for s in self._world.stages.indexed(f"checked:{ARGOCD_UPDATE}", app.key)]
+        index = f"checked:{ARGOCD_UPDATE}"
+        holding = {JSON.meta(stage).key for stage in self._world.stages.indexed(index, app.key)}
+        return holding.union(*(stage_of(p) for p in self._world.promotions.indexed(index, app.key)))
 
     def _stages_of_freight(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         """Freight that comes back may have to be told again where it is."""

@@ -173,6 +173,21 @@ def checked_by(checker: HealthChecker, uses: str) -> Callable[[JsonObject], Iter
     return keys
 
 
+def left_behind(checker: HealthChecker, uses: str) -> Callable[[JsonObject], Iterable[Key]]:
+    """Index: the objects that the health checks of a successful Promotion are about.
+
+    The Stage does not hold these checks yet while the end of the Promotion waits for the verdict on them.
+    """
+
+    def keys(promotion: JsonObject) -> Iterable[Key]:
+        if phase_of(promotion) != PromotionPhase.SUCCEEDED:
+            return ()
+        every = promotion["status"].get("healthChecks") or ()
+        return {key for check in every if check.get("uses") == uses for key in checker.checked(check["config"] or {})}
+
+    return keys
+
+
 @dataclass(slots=True)
 class World:
     """Everything a controller needs. ``client`` is for Kargo's resources; Argo CD may live behind another one."""
@@ -193,25 +208,28 @@ class World:
     freight_models: Models[Freight] = field(init=False)
 
     def __post_init__(self) -> None:
+        indexes = {"stage": stage_of, "target": targets_of, "freight": promoted_freight}
+        left = {f"checked:{uses}": left_behind(checker, uses) for uses, checker in self.checkers.items()}
         self.promotions = Cache(
-            self.client,
-            PROMOTIONS,
-            codec=JSON,
-            projection=project_promotion,
-            indexes={"stage": stage_of, "target": targets_of, "freight": promoted_freight},
+            self.client, PROMOTIONS, codec=JSON, projection=project_promotion, indexes={**indexes, **left}
         )
         checked = {f"checked:{uses}": checked_by(checker, uses) for uses, checker in self.checkers.items()}
-        indexes = {"freight": freight_here, **checked}
-        self.stages = Cache(self.client, STAGES, codec=JSON, projection=drop_managed_fields, indexes=indexes)
+        self.stages = Cache(
+            self.client,
+            STAGES,
+            codec=JSON,
+            projection=drop_managed_fields,
+            indexes={"freight": freight_here, **checked},
+        )
         self.freights = Cache(
             self.client, FREIGHTS, codec=JSON, projection=drop_managed_fields, indexes={"stage": freight_stages}
         )
         self.promotion_models = Models(Promotion, PROMOTIONS, self.recorder)
         self.stage_models = Models(Stage, STAGES, self.recorder)
         self.freight_models = Models(Freight, FREIGHTS, self.recorder)
-        _forget_gone(self.promotions, self.promotion_models)
-        _forget_gone(self.stages, self.stage_models)
-        _forget_gone(self.freights, self.freight_models)
+        _follow(self.promotions, self.promotion_models)
+        _follow(self.stages, self.stage_models)
+        _follow(self.freights, self.freight_models)
 
     async def write_status(self, cache: Cache[JsonObject], old: JsonObject, status: JsonObject) -> None:
         """Make the status of *old* that of *status*, by one write guarded by the version of *old*.
@@ -248,9 +266,13 @@ class World:
         cache.observe(answer)
 
 
-def _forget_gone(cache: Cache[JsonObject], models: Models[Any]) -> None:
+def _follow(cache: Cache[JsonObject], models: Models[Any]) -> None:
+    """Read each object as it comes, so that one that cannot be read is told at once; what has ended is history."""
+
     def handler(old: JsonObject | None, new: JsonObject | None) -> None:
         if new is None and old is not None:
             models.forget(JSON.meta(old).key)
+        elif new is not None and phase_of(new) not in _TERMINAL:
+            models.read(new)
 
     cache.subscribe(handler)

@@ -71,8 +71,9 @@ class Origin:
 class ArgoCD:
     """Starts and watches syncs of Applications through one API server's Argo CD."""
 
-    def __init__(self, client: Client, *, namespace: str = "") -> None:
+    def __init__(self, client: Client, *, namespace: str = "", default_namespace: str = "argocd") -> None:
         self._client = client
+        self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
         self.applications: Cache[Application] = Cache(client, APPLICATIONS, codec=self._codec, namespace=namespace)
         self._latched: dict[str, OperationState] = {}
@@ -179,11 +180,11 @@ class ArgoCD:
 
     def checked(self, config: Mapping[str, Any]) -> Sequence[Key]:
         """The Applications that a health check is about; malformed entries are left out."""
-        return [key for key, _ in _checks(config)]
+        return [key for key, _ in _checks(config, self.default_namespace)]
 
     def assess(self, config: Mapping[str, Any]) -> HealthVerdict:
         """Judge a health check ``{apps: [{name, namespace, desiredRevisions}]}``."""
-        verdicts = [self._assess(key, desired) for key, desired in _checks(config)]
+        verdicts = [self._assess(key, desired) for key, desired in _checks(config, self.default_namespace)]
         rechecks = [v.recheck_after for v in verdicts if v.recheck_after is not None]
         return HealthVerdict(
             worst(v.state for v in verdicts),
@@ -210,12 +211,12 @@ def check_config(records: Sequence[Record]) -> dict[str, Any]:
     return {"apps": apps}
 
 
-def _checks(config: Mapping[str, Any]) -> list[tuple[Key, list[str]]]:
+def _checks(config: Mapping[str, Any], default_namespace: str) -> list[tuple[Key, list[str]]]:
     apps = config.get("apps")
     found = []
     for app in apps if isinstance(apps, list) else ():
         if isinstance(app, dict) and isinstance(app.get("name"), str):
-            key = Key(str(app.get("namespace") or "argocd"), app["name"])
+            key = Key(str(app.get("namespace") or default_namespace), app["name"])
             revisions = app.get("desiredRevisions")
             found.append((key, [str(r or "") for r in revisions] if isinstance(revisions, list) else []))
     return found

@@ -21,7 +21,16 @@ import structlog
 from tenacity import RetryCallState, wait_random_exponential
 
 from kargo_py.kube.client import Client, Codec, EventType, Page
-from kargo_py.kube.errors import DecodeError, Forbidden, Gone, KubeError, NotFound, Unauthorized
+from kargo_py.kube.errors import (
+    ConfigError,
+    DecodeError,
+    Forbidden,
+    Gone,
+    KubeError,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.store import Change, Store
 
@@ -90,7 +99,7 @@ class Cache(Generic[T]):
     async def wait_synced(self, *, fail_fast: bool = False) -> None:
         """Wait for the first list; with *fail_fast* raise what prevents it if waiting would hardly help.
 
-        That is: a missing CRD, missing rights, refused credentials.
+        That is: a missing CRD, missing rights, refused credentials, and a server that cannot be reached at all.
         """
         while not self._synced.is_set():
             if fail_fast and self.health is not None and _hopeless(self.health):
@@ -275,4 +284,6 @@ class _BrokenWatchError(Exception):
 
 
 def _hopeless(error: KubeError) -> bool:
-    return isinstance(error, (Forbidden, Unauthorized)) or (isinstance(error, NotFound) and error.resource_missing)
+    return isinstance(error, (Forbidden, Unauthorized, Unreachable, ConfigError)) or (
+        isinstance(error, NotFound) and error.resource_missing
+    )

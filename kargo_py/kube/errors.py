@@ -118,7 +118,7 @@ def error_from_status(status: object, *, request: str = "", code: int = 0) -> Ap
     body: dict[str, Any] = status if isinstance(status, dict) else {}
     number = code or (body["code"] if isinstance(body.get("code"), int) else 500)
     reason = str(body.get("reason") or "")
-    message = str(body.get("message") or "") or f"the server answered {number} without saying why"
+    message = " ".join(str(body.get("message") or "").split()) or f"the server answered {number} without saying why"
     if number == 409:
         kind: type[ApiError] = AlreadyExists if reason == "AlreadyExists" else Conflict
     elif number >= 500:

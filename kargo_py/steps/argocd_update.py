@@ -6,7 +6,7 @@ contradict each other are refused. All Applications are checked before any is st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
 from kargo_py.api.stamp import StampError, make_stamp
 from kargo_py.api.types import wire_name
+from kargo_py.argocd.application import describe
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
 from kargo_py.deployers.argocd import KIND, ArgoCD, Origin, TargetError, UpdateRequest, check_config
 from kargo_py.deployers.base import Observation, Record, TargetState
@@ -26,7 +27,7 @@ USES = "argocd-update"
 class _Config(BaseModel):
     """Configuration is checked strictly: a field that nothing reads is a mistake somebody should hear of."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=wire_name, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=wire_name)
 
 
 NonEmpty = Annotated[str, Field(min_length=1)]
@@ -135,14 +136,13 @@ def _where(location: Sequence[int | str]) -> str:
 class ArgoCDUpdate:
     """Runs the step."""
 
-    def __init__(self, argocd: ArgoCD, *, default_namespace: str = "argocd") -> None:
+    def __init__(self, argocd: ArgoCD) -> None:
         self._argocd = argocd
-        self._default_namespace = default_namespace
 
     async def run(self, context: StepContext) -> StepOutcome:
         """Record the intents, start what may be started, and see how far it got."""
         try:
-            wanted = requests(read_config(context.config), context.stage_key, self._default_namespace)
+            wanted = requests(read_config(context.config), context.stage_key, self._argocd.default_namespace)
         except ValueError as error:
             return Finished(StepStatus.FAILED, f"invalid configuration: {error}")
         if not context.records:
@@ -161,7 +161,6 @@ class ArgoCDUpdate:
         stamp = make_stamp(
             context.instance, context.project, context.promotion, context.promotion_uid, context.alias, 1
         )
-        self._argocd.wait_for(str(stamp))
         return Record(
             kind=KIND,
             namespace=request.key.namespace,
@@ -188,7 +187,7 @@ class ArgoCDUpdate:
                 observation = self._argocd.observe(record)
                 if observation.start:
                     try:
-                        observation = await self._argocd.start(record, by_key[record.key], origin)
+                        observation = await self._argocd.start(record, _request(by_key, record), origin)
                     except TargetError as error:
                         refused = record.ended(TargetState.REFUSED, str(error))
                         observation = Observation(refused, refused.message)
@@ -200,6 +199,14 @@ class ArgoCDUpdate:
         if messages:
             return Waiting("; ".join(messages), records, notable)
         return _finish(records)
+
+
+def _request(by_key: Mapping[Key, UpdateRequest], record: Record) -> UpdateRequest:
+    """What the step asks of the target of *record*; raises TargetError if it does not ask for it any more."""
+    request = by_key.get(record.key)
+    if request is None:
+        raise TargetError(f"{describe(record.key)} is not in the step any more: spec.steps was changed after the start")
+    return request
 
 
 def _finish(records: Sequence[Record]) -> Finished:

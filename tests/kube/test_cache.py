@@ -133,7 +133,7 @@ async def test_outage_is_logged_once(logged: list[Any]) -> None:
     client.lists = [*[Unreachable("refused") for _ in range(20)], page(thing("a", 1))]
 
     async with running(client) as observed:
-        await observed.cache.wait_synced(fail_fast=True)
+        await observed.cache.wait_synced()
         assert observed.cache.health is None
 
     assert [e["event"] for e in logged] == [
@@ -148,8 +148,9 @@ async def test_outage_is_logged_once(logged: list[Any]) -> None:
     [
         Forbidden(403, "Forbidden", "not allowed"),
         NotFound(404, "NotFound", "the server could not find the requested resource", status={"details": {}}),
+        Unreachable("refused"),
     ],
-    ids=["forbidden", "no such resource"],
+    ids=["forbidden", "no such resource", "unreachable"],
 )
 async def test_hopeless(error: Exception) -> None:
     """What waiting will not mend is raised to whoever wants to know, and tried on all the same."""

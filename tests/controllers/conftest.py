@@ -1,0 +1,251 @@
+"""Whole controllers against a real API server, with Argo CD's part acted by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kargo_py.controllers.running import Options, run_controllers
+from tests.envtest.server import ApiServer
+
+JsonObject = dict[str, Any]
+
+REPO = "https://git.example.com/shop"
+SHA = "3f1a0f6a5cc6f4ca0e620d9fe9168b8eb724f66e"
+KARGO = "/apis/kargo.akuity.io/v1alpha1"
+ARGO = "/apis/argoproj.io/v1alpha1"
+
+
+@dataclass
+class Cluster:
+    """One Project on the server: what a user, a webhook and Argo CD do to it."""
+
+    server: ApiServer
+    project: str
+    kubectl_path: str
+
+    # -- the user -------------------------------------------------------------------------------------------------
+
+    async def kubectl(self, *arguments: str, stdin: object = None, check: bool = True) -> str:
+        """Run kubectl as the admin in the Project; returns what it printed."""
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [
+                self.kubectl_path,
+                "--kubeconfig",
+                str(self.server.kubeconfig("admin")),
+                "--namespace",
+                self.project,
+                *arguments,
+            ],
+            input=json.dumps(stdin) if stdin is not None else None,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if check and done.returncode:
+            pytest.fail(f"kubectl {' '.join(arguments)}: {done.stderr}")
+        return done.stdout + ("" if check else done.stderr)
+
+    async def create(self, obj: JsonObject) -> JsonObject:
+        """Kubectl create."""
+        namespace = f"--namespace={obj['metadata'].get('namespace', self.project)}"
+        arguments = ("create", "--filename=-", "--output=json", namespace)
+        created: JsonObject = json.loads(await self.kubectl(*arguments, stdin=obj))
+        return created
+
+    async def get(self, kind: str, name: str) -> JsonObject:
+        """Kubectl get."""
+        found: JsonObject = json.loads(await self.kubectl("get", kind, name, "--output=json"))
+        return found
+
+    async def wait(self, kind: str, name: str, path: str, value: str = "") -> None:
+        """Kubectl wait for a value, or for anything to stand at *path*."""
+        condition = f"--for=jsonpath={{{path}}}" + (f"={value}" if value else "")
+        await self.kubectl("wait", kind, name, condition, "--timeout=40s")
+
+    async def prepare(self, stage: str = "dev", *, authorized: str | None = None, **app: Any) -> None:
+        """A Stage, an Application that authorises it, and Freight for it."""
+        await self.create(self.stage(stage))
+        await self.create(self.freight())
+        await self.create(self.application(stage, authorized=authorized, **app))
+
+    async def promote(self, name: str, stage: str = "dev", **step: Any) -> None:
+        """Create a Promotion as Kargo's webhook would complete it."""
+        await self.create(self.promotion(name, stage, **step))
+
+    # -- objects --------------------------------------------------------------------------------------------------
+
+    def stage(self, name: str) -> JsonObject:
+        return {
+            "apiVersion": "kargo.akuity.io/v1alpha1",
+            "kind": "Stage",
+            "metadata": {"name": name},
+            "spec": {
+                "requestedFreight": [{"origin": {"kind": "Warehouse", "name": "wh"}, "sources": {"direct": True}}],
+                "promotionTemplate": {"spec": {"steps": [{"uses": "argocd-update", "config": {"apps": []}}]}},
+            },
+        }
+
+    def freight(self, name: str = "f1", sha: str = SHA) -> JsonObject:
+        return {
+            "apiVersion": "kargo.akuity.io/v1alpha1",
+            "kind": "Freight",
+            "metadata": {"name": name},
+            "origin": {"kind": "Warehouse", "name": "wh"},
+            "commits": [{"repoURL": REPO, "id": sha}],
+        }
+
+    def app_name(self, stage: str) -> str:
+        return f"{self.project}-{stage}"
+
+    def application(self, stage: str, *, authorized: str | None = None, **parts: Any) -> JsonObject:
+        source = {"repoURL": REPO, "path": ".", "targetRevision": "main"}
+        destination = {"server": "https://kubernetes.default.svc", "namespace": "shop"}
+        annotation = f"{self.project}:{stage}" if authorized is None else authorized
+        return {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Application",
+            "metadata": {
+                "name": self.app_name(stage),
+                "namespace": "argocd",
+                "annotations": {"kargo.akuity.io/authorized-stage": annotation} if annotation else {},
+            },
+            "spec": {"project": "default", "source": source, "destination": destination},
+            "status": {"health": {"status": "Healthy"}, "sync": {"status": "Synced"}},
+            **parts,
+        }
+
+    def promotion(self, name: str, stage: str = "dev", freight: str = "f1", **step: Any) -> JsonObject:
+        app = {
+            "name": self.app_name(stage),
+            "sources": [{"repoURL": REPO, "desiredRevision": SHA, "updateTargetRevision": True}],
+        }
+        return {
+            "apiVersion": "kargo.akuity.io/v1alpha1",
+            "kind": "Promotion",
+            "metadata": {"name": name},
+            "spec": {
+                "stage": stage,
+                "freight": freight,
+                "steps": [{"uses": "argocd-update", "as": "update", "config": {"apps": [app]}, **step}],
+            },
+        }
+
+    # -- Argo CD --------------------------------------------------------------------------------------------------
+
+    async def argo(self, stage: str, patch: JsonObject) -> JsonObject:
+        """Merge *patch* into the Application, as Argo CD."""
+        return await asyncio.to_thread(
+            self.server.request,
+            "PATCH",
+            f"{ARGO}/namespaces/argocd/applications/{self.app_name(stage)}",
+            patch,
+            content_type="application/merge-patch+json",
+            user="argocd",
+        )
+
+    async def app(self, stage: str = "dev") -> JsonObject:
+        """The Application."""
+        return await asyncio.to_thread(
+            self.server.request, "GET", f"{ARGO}/namespaces/argocd/applications/{self.app_name(stage)}"
+        )
+
+    async def requested(self, stage: str = "dev") -> JsonObject:
+        """Wait until an operation is requested; returns it."""
+        await self.kubectl(
+            "--namespace=argocd",
+            "wait",
+            "applications.argoproj.io",
+            self.app_name(stage),
+            "--for=jsonpath={.operation.info}",
+            "--timeout=40s",
+        )
+        operation: JsonObject = (await self.app(stage))["operation"]
+        return operation
+
+    async def pick_up(self, stage: str = "dev") -> JsonObject:
+        """Argo CD takes the requested operation up."""
+        operation = await self.requested(stage)
+        state = {"operation": operation, "phase": "Running", "startedAt": "2026-11-30T12:00:00Z"}
+        await self.argo(stage, {"status": {"operationState": state}})
+        return state
+
+    async def complete(
+        self, stage: str = "dev", phase: str = "Succeeded", message: str = "successfully synced", sha: str = SHA
+    ) -> None:
+        """Argo CD ends the running operation, and looks at the Application again."""
+        app = await self.app(stage)
+        await self.argo(
+            stage,
+            {
+                "operation": None,
+                "status": {
+                    "operationState": {
+                        "phase": phase,
+                        "message": message,
+                        "finishedAt": "2026-11-30T12:00:05Z",
+                        "syncResult": {"revision": sha, "source": app["spec"]["source"]},
+                    }
+                },
+            },
+        )
+
+    async def refresh(self, stage: str = "dev", health: str = "Healthy") -> None:
+        """Argo CD compares the Application with its spec."""
+        spec = (await self.app(stage))["spec"]
+        await self.argo(
+            stage,
+            {
+                "metadata": {"annotations": {"argocd.argoproj.io/refresh": None}},
+                "status": {
+                    "reconciledAt": "2026-11-30T12:00:07Z",
+                    "health": {"status": health},
+                    "sync": {
+                        "status": "Synced",
+                        "revision": spec["source"]["targetRevision"],
+                        "comparedTo": {"source": spec["source"], "destination": spec["destination"]},
+                    },
+                },
+            },
+        )
+
+    # -- our program ----------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def controllers(self, **options: Any) -> AsyncIterator[asyncio.Task[None]]:
+        """Our controllers, running in this process."""
+        kubeconfig = str(self.server.kubeconfig("controller"))
+        ready = asyncio.Event()
+        settings: dict[str, Any] = {"kubeconfig": kubeconfig, "instance": "test", **options}
+        task = asyncio.create_task(run_controllers(Options(**settings), ready=ready))
+        readiness = asyncio.create_task(ready.wait())
+        try:
+            await asyncio.wait([task, readiness], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                await task
+            yield task
+        finally:
+            readiness.cancel()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+def cluster(crds: ApiServer, apiserver: ApiServer, namespace: str) -> Cluster:  # noqa: ARG001 - installed by it
+    """A fresh Project."""
+    path = shutil.which("kubectl")
+    if path is None:
+        pytest.fail("these tests act as a user with kubectl, which is not in PATH", pytrace=False)
+    apiserver.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argocd"}})
+    return Cluster(apiserver, namespace, path)

@@ -1,0 +1,275 @@
+"""The whole of it on a real API server: kubectl on one side, Argo CD acted by hand on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from kargo_py.api.stamp import STATE_KEY, parse_stamp
+from kargo_py.controllers.world import Responsibility
+from tests.controllers.conftest import SHA, Cluster
+
+pytestmark = [
+    pytest.mark.envtest,
+    pytest.mark.nonblocking_exempt(reason="kubernetes-asyncio reads kubeconfigs in the loop; the tests start kubectl"),
+]
+
+NAME = "dev.01k0000000000000000000000a.f1"
+OTHER = "dev.01k0000000000000000000000b.f1"
+
+
+async def test_a_promotion_from_creation_to_verified(cluster: Cluster) -> None:
+    """Created with kubectl, a Promotion syncs the Application, ends with its operation, and its Freight is verified."""
+    await cluster.prepare()
+    async with cluster.controllers():
+        await cluster.promote(NAME)
+        operation = await cluster.requested()
+        running = await cluster.get("promotion", NAME)
+        stage = await cluster.get("stage", "dev")
+        app = await cluster.app()
+        await cluster.pick_up()
+        await cluster.complete()
+        await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
+        await cluster.refresh()
+        await cluster.wait("stage", "dev", ".status.health.status", "Healthy")
+        await cluster.wait("freight", "f1", ".status.verifiedIn.dev.verifiedAt")
+        await cluster.wait("stage", "dev", ".status.conditions[?(@.type=='Verified')].status", "True")
+        after = await cluster.get("stage", "dev")
+
+    (recorded,) = running["status"]["state"][STATE_KEY]
+    stamp = parse_stamp(recorded["stamp"])
+    assert running["status"]["phase"] == "Running"
+    assert stage["status"]["currentPromotion"]["name"] == NAME
+    assert ("test", cluster.project, NAME, running["metadata"]["uid"], "update", 1) == (
+        stamp.instance,
+        stamp.namespace,
+        stamp.name,
+        stamp.uid,
+        stamp.step,
+        stamp.attempt,
+    )
+    assert {"name": "kargo.akuity.io/promotion", "value": NAME} in operation["info"]
+    assert recorded["stamp"] == app["metadata"]["annotations"]["kargo-py.io/stamp"]
+    assert app["spec"]["source"]["targetRevision"] == SHA
+    assert "operationState" not in app["status"]
+    ended = await cluster.get("promotion", NAME)
+    assert [{"uses": "argocd-update", "config": {"apps": [
+        {"name": cluster.app_name("dev"), "namespace": "argocd", "desiredRevisions": [SHA]}]}}] == ended["status"][
+        "healthChecks"]  # fmt: skip
+    (told,) = ended["status"]["operations"]
+    assert (
+        told["state"],
+        told["revision"],
+        told["changedFields"],
+    ) == ("Succeeded", SHA, ["/spec/source/targetRevision"])
+    assert "currentPromotion" not in after["status"]
+    assert after["status"]["freightSummary"] == "f1"
+    reasons = {e["reason"] for e in json.loads(await cluster.kubectl("get", "events", "--output=json"))["items"]}
+    assert {"PromotionSucceeded", "FreightVerificationSucceeded"} <= reasons
+
+
+async def test_the_columns_of_kubectl_get(cluster: Cluster) -> None:
+    """A Promotion just created is Pending without a write of ours, and kubectl shows and explains it."""
+    await cluster.prepare()
+    await cluster.promote(NAME)
+
+    table = await cluster.kubectl("get", "promo")
+    explained = await cluster.kubectl("explain", "promotions.spec.steps.uses")
+
+    assert table.split()[:6] == ["NAME", "SHARD", "STAGE", "FREIGHT", "PHASE", "AGE"]
+    assert "Pending" in table
+    assert "Kind of step to run." in explained
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Error"])
+async def test_a_failing_operation(cluster: Cluster, phase: str) -> None:
+    """A sync that fails makes the Promotion Failed with what Argo CD said, and the Stage tells it."""
+    await cluster.prepare()
+    async with cluster.controllers():
+        await cluster.promote(NAME)
+        await cluster.pick_up()
+        await cluster.complete(phase=phase, message="one or more objects failed to apply")
+        await cluster.wait("promotion", NAME, ".status.phase", "Failed")
+        await cluster.wait("stage", "dev", ".status.lastPromotion.status.phase", "Failed")
+        promotion, stage = await cluster.get("promotion", NAME), await cluster.get("stage", "dev")
+        freight = await cluster.get("freight", "f1")
+
+    app = f'Argo CD Application "{cluster.app_name("dev")}" in namespace "argocd"'
+    assert f'step "update": {app}: sync failed: one or more objects failed to apply' == promotion["status"]["message"]
+    ready = next(c for c in stage["status"]["conditions"] if c["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "LastPromotionFailed")
+    assert "freightHistory" not in stage["status"]
+    assert "verifiedIn" not in freight.get("status", {})
+
+
+async def test_queued_promotions_run_one_after_another(cluster: Cluster) -> None:
+    """The second Promotion starts only when the first has ended and its health is known."""
+    await cluster.prepare()
+    async with cluster.controllers():
+        await cluster.promote(NAME)
+        await cluster.promote(OTHER)
+        await cluster.pick_up()
+        waiting = await cluster.get("promotion", OTHER)
+        await cluster.complete()
+        await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
+        await cluster.refresh()
+        await cluster.wait("promotion", OTHER, ".status.phase", "Running")
+        await cluster.pick_up()
+        await cluster.complete()
+        await cluster.wait("promotion", OTHER, ".status.phase", "Succeeded")
+
+    assert waiting["status"]["phase"] == "Pending"
+
+
+async def test_somebody_elses_operation_is_waited_for(cluster: Cluster) -> None:
+    """An operation of another, requested or running, is neither overwritten nor joined; ours follows it."""
+    other = {"initiatedBy": {"username": "alice"}, "sync": {}}
+    await cluster.prepare()
+    await cluster.argo("dev", {"operation": other})
+    async with cluster.controllers():
+        await cluster.promote(NAME)
+        await cluster.wait("promotion", NAME, ".status.stepExecutionMetadata[0].message")
+        told = await cluster.get("promotion", NAME)
+        state = {"operation": other, "phase": "Running", "startedAt": "2026-11-30T11:59:00Z"}
+        await cluster.argo("dev", {"status": {"operationState": state}})
+        during = await cluster.app()
+        await cluster.argo("dev", {"operation": None, "status": {"operationState": {"phase": "Succeeded"}}})
+        await cluster.pick_up()
+        await cluster.complete()
+        await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
+
+    assert "requested by alice" in told["status"]["stepExecutionMetadata"][0]["message"]
+    assert other == during["operation"]
+
+
+@pytest.mark.parametrize("when", ["requested", "running", "ended"])
+async def test_a_restart_does_not_start_twice(cluster: Cluster, when: str) -> None:
+    """Whatever happened to the operation while the controllers were down, it is found again by its stamp."""
+    await cluster.prepare()
+    async with cluster.controllers():
+        await cluster.promote(NAME)
+        operation = await cluster.requested()
+        if when != "requested":
+            await cluster.pick_up()
+    if when == "ended":
+        await cluster.complete()
+    before = (await cluster.app())["metadata"]["resourceVersion"]
+    async with cluster.controllers():
+        if when == "ended":
+            await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
+        else:
+            # Its cache is filled and the Promotion was looked at: a second start would have been written by now.
+            await cluster.promote(OTHER)
+            await cluster.wait("stage", "dev", ".status.currentPromotion.name", NAME)
+            app = await cluster.app()
+            assert (before, operation) == (app["metadata"]["resourceVersion"], app["operation"])
+            if when == "requested":
+                await cluster.pick_up()
+            await cluster.complete()
+            await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
+
+
+@pytest.mark.parametrize(
+    ("prepared", "step", "phase", "words"),
+    [
+        ({"authorized": ""}, {}, "Errored", "is not authorized: it has no annotation"),
+        ({"authorized": "other:dev"}, {}, "Errored", "names other:dev, not"),
+        ({"authorized": "shop:*"}, {}, "Errored", "wildcard"),
+        ({"spec": {"project": "default"}}, {}, "Errored", "neither spec.source nor spec.sources"),
+        ({"status": {"operationState": 7}}, {}, "Errored", "cannot be read"),
+        ({}, {"config": {"apps": [{"name": "nowhere"}]}}, "Errored", 'Application "nowhere" in namespace "argocd"'),
+        ({}, {"config": {"apps": []}}, "Failed", "invalid configuration: config.apps"),
+        ({}, {"config": {"apps": [{"name": "x", "nmae": "y"}]}}, "Failed", "config.apps[0].nmae"),
+        ({}, {"config": None}, "Failed", "invalid configuration"),
+        ({}, {"config": {"apps": [{"name": "${{ vars.app }}"}]}}, "Errored", "config.apps[0].name uses an expression"),
+        ({}, {"uses": "git-clone"}, "Errored", '"git-clone" is not registered; there are: argocd-update'),
+    ],
+    ids=["no annotation", "another stage", "wildcard", "no source", "unreadable", "missing", "no apps", "unknown field",
+         "no config", "expression", "unknown step"],
+)  # fmt: skip
+async def test_bad_input(
+    cluster: Cluster, prepared: dict[str, Any], step: dict[str, Any], phase: str, words: str
+) -> None:
+    """What cannot be promoted ends the Promotion at once with the precise reason, and nothing was touched."""
+    await cluster.prepare(**prepared)
+    before = await cluster.app()
+    async with cluster.controllers():
+        await cluster.promote(NAME, **step)
+        await cluster.wait("promotion", NAME, ".status.phase", phase)
+        promotion = await cluster.get("promotion", NAME)
+
+    assert words in promotion["status"]["message"]
+    assert before == await cluster.app()
+
+
+async def test_freight_that_is_not_there(cluster: Cluster) -> None:
+    """A Promotion of Freight that does not exist is Errored and says so."""
+    await cluster.prepare()
+    async with cluster.controllers():
+        await cluster.create(cluster.promotion(NAME, freight="f2"))
+        await cluster.wait("promotion", NAME, ".status.phase", "Errored")
+        promotion = await cluster.get("promotion", NAME)
+
+    assert f'Freight "f2" does not exist in namespace "{cluster.project}"' in promotion["status"]["message"]
+
+
+async def test_an_unreadable_object_stops_nobody(cluster: Cluster) -> None:
+    """An object that the models cannot read gets an Event that names the field; everything else goes on."""
+    await cluster.prepare()
+    broken = cluster.stage("broken")
+    broken["spec"]["requestedFreight"][0]["sources"]["requiredSoakTime"] = "soon"
+    async with cluster.controllers():
+        refused = await cluster.kubectl("create", "--filename=-", stdin=broken, check=False)
+        await cluster.kubectl("patch", "stage", "dev", "--subresource=status", "--type=merge",
+                              '--patch={"status":{"lastPromotion":{"finishedAt":"yesterday"}}}')  # fmt: skip
+        await cluster.create(cluster.stage("qa"))
+        await cluster.create(cluster.application("qa"))
+        await cluster.promote("qa.01k.f1", "qa")
+        await cluster.requested("qa")
+    events = json.loads(await cluster.kubectl("get", "events", "--output=json"))["items"]
+
+    assert "requiredSoakTime" in refused
+    (event,) = events
+    assert "status.lastPromotion.finishedAt: " in event["message"]
+    assert "yesterday" in event["message"]
+
+
+async def test_two_control_planes(cluster: Cluster) -> None:
+    """A controller of another shard leaves the Stages of this one alone."""
+    await cluster.prepare()
+    await cluster.create(cluster.stage("qa") | {"metadata": {"name": "qa", "labels": {"kargo.akuity.io/shard": "eu"}}})
+    await cluster.create(cluster.application("qa"))
+    async with cluster.controllers(responsibility=Responsibility("eu", default=False)):
+        await cluster.promote(NAME)
+        await cluster.promote("qa.01k.f1", "qa")
+        await cluster.requested("qa")
+        untouched = await cluster.get("promotion", NAME)
+
+    assert "startedAt" not in untouched["status"]
+
+
+async def test_frozen_and_restarted_server(cluster: Cluster) -> None:
+    """A server that freezes, and one that is killed and comes back, cost time and nothing else."""
+    await cluster.prepare()
+    async with cluster.controllers():
+        await cluster.promote(NAME)
+        await cluster.pick_up()
+        await asyncio.to_thread(cluster.server.pause)
+        await asyncio.to_thread(cluster.server.resume)
+        await asyncio.to_thread(cluster.server.restart)
+        await cluster.complete()
+        await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
+
+
+async def test_forgotten_history(cluster: Cluster) -> None:
+    """After 410 the caches list again; what ended meanwhile is seen."""
+    await cluster.prepare()
+    async with cluster.controllers():
+        await cluster.promote(NAME)
+        await cluster.pick_up()
+        await asyncio.to_thread(cluster.server.forget_history)
+        await cluster.complete()
+        await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
