@@ -110,9 +110,6 @@ async def test_errors_as_the_server_means_them(client: RestClient, apiserver: Ap
         await client.get(MAPS, Key(namespace, "b"), codec=JSON)
     with pytest.raises(NotFound) as unknown:
         await client.get(Resource("example.com", "v1", "nothings", "Nothing"), key, codec=JSON)
-    async with aclosing(client.watch(MAPS, namespace, codec=JSON, resource_version="1", timeout_seconds=5)) as old:
-        with pytest.raises(Gone):
-            await anext(old)
     assert (absent.value.resource_missing, unknown.value.resource_missing) == (False, True)
     async with await connect(kubeconfig=str(apiserver.kubeconfig("nobody"))) as nobody:
         with pytest.raises(Forbidden, match="nobody"):
