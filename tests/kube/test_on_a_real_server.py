@@ -13,7 +13,7 @@ import pytest
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.connection import connect
-from kargo_py.kube.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, NotFound, Unauthorized
+from kargo_py.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Unauthorized
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient, Settings
 from kargo_py.kube.writes import contains, guarded_patch
