@@ -275,7 +275,7 @@ def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
     return found
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.CSafeDumper):
     """Writes every value out: kubectl reads YAML aliases, people do not."""
 
     def ignore_aliases(self, data: Any) -> bool:

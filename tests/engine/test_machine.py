@@ -1,0 +1,174 @@
+"""The state machine of a Promotion."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from kargo_py.api.freight import FreightOrigin, FreightReference
+from kargo_py.api.promotion import FreightCollection, HealthCheckStep, Promotion, PromotionPhase, StepStatus
+from kargo_py.api.stamp import STATE_KEY
+from kargo_py.deployers.base import Record, RecordError, TargetState
+from kargo_py.engine.machine import (
+    begin,
+    current_step,
+    fail,
+    finish_step,
+    records_of,
+    with_message,
+    with_records,
+)
+from kargo_py.steps.base import Finished
+
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+FREIGHT = FreightReference(name="f", origin=FreightOrigin(kind="Warehouse", name="w"))
+S = StepStatus
+
+
+def promotion(*steps: dict[str, Any], **status: Any) -> Promotion:
+    """A Promotion of these steps."""
+    spec = {"stage": "dev", "freight": "f", "steps": [{"uses": "x", **step} for step in steps]}
+    return Promotion.model_validate({"metadata": {"name": "p"}, "spec": spec, "status": status})
+
+
+def begun(*steps: dict[str, Any]) -> Promotion:
+    """A Promotion at its first step."""
+    return begin(promotion(*steps), FREIGHT, FreightCollection().with_freight(FREIGHT), NOON)
+
+
+def record(step: str = "step-1", **more: Any) -> Record:
+    """A recorded intent."""
+    base: dict[str, Any] = {
+        "kind": "argocd", "namespace": "argocd", "name": "shop", "uid": "u", "step": step, "attempt": 1,
+        "stamp": "s", "resource_version": "7",
+    }  # fmt: skip
+    return Record(**{**base, **more})
+
+
+def run(*steps: tuple[dict[str, Any], StepStatus]) -> Promotion:
+    """Run all steps, each ending as given; those the machine skips are not asked."""
+    p = begun(*(step for step, _ in steps))
+    while (current := current_step(p)) is not None and not p.finished:
+        status = steps[current.index][1]
+        p = finish_step(p, current, Finished(status, f"{status} {current.index}" if status.severity > 1 else ""), NOON)
+    return p
+
+
+def test_begin() -> None:
+    """The first step runs, and what is promoted is on record."""
+    p = begun({}, {"as": "two"})
+
+    assert {
+        "phase": "Running",
+        "startedAt": "2026-11-30T12:00:00Z",
+        "freight": {"name": "f", "origin": {"kind": "Warehouse", "name": "w"}},
+        "currentStep": 0,
+        "stepExecutionMetadata": [{"alias": "step-1", "startedAt": "2026-11-30T12:00:00Z", "status": "Running"}],
+    }.items() <= p.status.wire().items()
+
+
+COC = {"continueOnError": True}
+
+
+@pytest.mark.parametrize(
+    ("steps", "phase", "message", "statuses"),
+    [
+        ([({}, S.SUCCEEDED)], "Succeeded", "", ["Succeeded"]),
+        ([({}, S.SUCCEEDED), ({}, S.SUCCEEDED)], "Succeeded", "", ["Succeeded", "Succeeded"]),
+        ([({}, S.SKIPPED)], "Succeeded", "", ["Skipped"]),
+        ([({}, S.FAILED)], "Failed", 'step "step-1": Failed 0', ["Failed"]),
+        ([({}, S.ERRORED)], "Errored", 'error running step "step-1": Errored 0', ["Errored"]),
+        ([({"as": "a"}, S.FAILED), ({}, S.SUCCEEDED), ({}, S.SUCCEEDED)], "Failed", 'step "a": Failed 0',
+         ["Failed", "Skipped", "Skipped"]),
+        ([({}, S.SUCCEEDED), ({}, S.FAILED)], "Failed", 'step "step-2": Failed 1', ["Succeeded", "Failed"]),
+        ([(COC, S.FAILED), ({}, S.SUCCEEDED)], "Succeeded", "", ["Failed", "Succeeded"]),
+        ([(COC, S.ERRORED), ({}, S.FAILED)], "Failed", 'step "step-2": Failed 1', ["Errored", "Failed"]),
+        ([(COC, S.FAILED)], "Succeeded", "", ["Failed"]),
+    ],
+    ids=["one", "two", "skipped", "failed", "errored", "the rest is skipped", "second fails", "failure that is allowed",
+         "an allowed one and one that is not", "only allowed ones"],
+)  # fmt: skip
+def test_run(steps: list[tuple[dict[str, Any], StepStatus]], phase: str, message: str, statuses: list[str]) -> None:
+    """A failed step skips the later ones; the worst step that counts decides, and lends its message."""
+    status = run(*steps).status
+
+    assert (phase, message) == (status.phase, status.message)
+    assert statuses == [m.status for m in status.step_execution_metadata]
+    assert ("2026-11-30T12:00:00Z", len(steps) - 1) == (status.finished_at, status.current_step)
+
+
+def test_outputs_checks_and_records() -> None:
+    """Outputs stand under the alias, also of a failed step; a health check is kept of a successful one only."""
+    p = begun({"as": "a"}, {})
+    check = HealthCheckStep(uses="x", config={})
+    current = current_step(p)
+    assert current is not None
+    good = finish_step(p, current, Finished(S.SUCCEEDED, "", {"k": 1}, check, [record("a")]), NOON)
+    bad = finish_step(p, current, Finished(S.FAILED, "no", {"k": 2}, check, [record("a")]), NOON)
+
+    assert good.status.state["a"] == {"k": 1}
+    assert [check] == list(good.status.health_checks)
+    assert [record("a")] == list(records_of(good.status, "a"))
+    assert bad.status.state["a"] == {"k": 2}
+    assert list(bad.status.health_checks) == []
+
+
+def test_records() -> None:
+    """Records of one step replace each other and leave those of other steps and all outputs alone."""
+    status = promotion({}, phase="Running", state={"other": {"out": 1}}).status
+    status = with_records(status, "a", [record("a")])
+    status = with_records(status, "b", [record("b", name="two")])
+    status = with_records(status, "a", [record("a", state=TargetState.FAILED, message="no", before={"/x": 1})])
+
+    assert {"other", STATE_KEY} == set(status.state)
+    assert [r.step for r in records_of(status)] == ["b", "a"]
+    assert [(o.name, o.state, list(o.changed_fields)) for o in status.operations] == [
+        ("two", "Pending", []),
+        ("shop", "Failed", ["/x"]),
+    ]
+
+
+@pytest.mark.parametrize("stored", [7, [{}], [{"kind": "argocd", "attempt": "one"}]])
+def test_damaged_records(stored: object) -> None:
+    """Records that cannot be read back are an error, never taken for none: that would start a second sync."""
+    with pytest.raises(RecordError, match="cannot be read back"):
+        records_of(promotion({}, phase="Running", state={STATE_KEY: stored}).status)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Running"},
+        {"phase": "Running", "currentStep": 5},
+        {"phase": "Running", "currentStep": -1},
+        {"phase": "Running", "stepExecutionMetadata": [{"status": "Succeeded"}]},
+        {"phase": "Running", "currentStep": 1, "stepExecutionMetadata": [{"status": "Running"}]},
+    ],
+)
+def test_a_status_that_contradicts_itself(status: dict[str, Any]) -> None:
+    """If the status does not say which step runs, none is run."""
+    assert current_step(promotion({}, {}, **status)) is None
+
+
+def test_fail() -> None:
+    """An end from outside the steps ends the running step too."""
+    status = fail(begun({}), PromotionPhase.ERRORED, "why", NOON).status
+
+    assert (status.phase, status.message, status.finished_at) == ("Errored", "why", "2026-11-30T12:00:00Z")
+    (step,) = status.step_execution_metadata
+    assert (step.status, step.message) == ("Errored", "why")
+
+
+def test_message_of_a_wait() -> None:
+    """What a step waits for stands at that step, and goes away with its end."""
+    p = begun({})
+    p = p.replace(status=with_message(p.status, "waiting for alice"))
+    current = current_step(p)
+    assert current is not None
+
+    ended = finish_step(p, current, Finished(S.SUCCEEDED), NOON)
+
+    assert p.status.step_execution_metadata[0].message == "waiting for alice"
+    assert ended.status.step_execution_metadata[0].message == ""

@@ -1,0 +1,96 @@
+"""The configuration of argocd-update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
+from kargo_py.kube.resources import Key
+from kargo_py.steps.argocd_update import read_config, requests
+from kargo_py.steps.base import no_expressions
+
+APP = {"name": "a"}
+SOURCE = {"repoURL": "r"}
+
+
+def app(**source: Any) -> dict[str, Any]:
+    """A configuration with one source."""
+    return {"apps": [{**APP, "sources": [{**SOURCE, **source}]}]}
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (None, "config"),
+        ({}, "config.apps: Field required"),
+        ({"apps": []}, "config.apps"),
+        ({"apps": [{}]}, "config.apps[0].name: Field required"),
+        ({"apps": [{"name": ""}]}, "config.apps[0].name"),
+        ({"apps": [{"name": "a", "selector": {}}]}, "config.apps[0].selector"),
+        ({"apps": [{"name": "a"}], "more": 1}, "config.more"),
+        (app(updateTargetRevision=True), "config.apps[0].sources[0]: updateTargetRevision needs a desiredRevision"),
+        (app(repo_url="r"), "config.apps[0].sources[0].repo_url"),
+        (app(kustomize={"images": []}), "config.apps[0].sources[0].kustomize.images"),
+        (app(kustomize={"images": [{"repoURL": "i"}]}), "images[0]: exactly one of tag and digest must be given"),
+        (app(kustomize={"images": [{"repoURL": "i", "tag": "1", "digest": "d"}]}), "exactly one of tag and digest"),
+        (app(helm={"images": [{"key": "k"}]}), "config.apps[0].sources[0].helm.images[0].value: Field required"),
+        (app(desiredRevision=1.3), "config.apps[0].sources[0].desiredRevision"),
+    ],
+)
+def test_invalid(config: object, words: str) -> None:
+    """Whatever is wrong is named by its place in the configuration."""
+    with pytest.raises(ValueError, match="config") as caught:
+        read_config(config)
+
+    assert words in str(caught.value)
+
+
+def test_requests() -> None:
+    """Entries that name the same Application are one request; the namespace has a default."""
+    config = read_config(
+        {
+            "apps": [
+                {"name": "a", "sources": [{**SOURCE, "desiredRevision": "x", "updateTargetRevision": True}]},
+                {"name": "b", "namespace": "other"},
+                {
+                    "name": "a",
+                    "namespace": "argocd",
+                    "sources": [
+                        {
+                            **SOURCE,
+                            "kustomize": {"images": [{"repoURL": "i", "digest": "d", "newName": "n"}]},
+                            "helm": {"images": [{"key": "k", "value": "v"}]},
+                        }
+                    ],
+                },
+            ]
+        }
+    )
+
+    first, second = requests(config, "shop:dev", "argocd")
+
+    assert (Key("argocd", "a"), "shop:dev") == (first.key, first.stage)
+    assert [
+        SourceUpdate("r", desired_revision="x", update_target_revision=True, kustomize_images=[], helm_parameters=[]),
+        SourceUpdate("r", kustomize_images=[KustomizeImage("i", digest="d", new_name="n")],
+                     helm_parameters=[HelmParameter("k", "v")]),
+    ] == list(first.updates)  # fmt: skip
+    assert Key("other", "b") == second.key
+
+
+@pytest.mark.parametrize(
+    ("config", "where"),
+    [
+        ({"a": [{"b": "${{ x }}"}]}, "config.a[0].b"),
+        ({"a": "${% x %}"}, "config.a"),
+        ("${{ x }}", "config"),
+        ({"${{ key }}": "value", "n": 1, "m": None}, None),
+        ({"a": "$ {{ x }}"}, None),
+        (None, None),
+    ],
+)
+def test_no_expressions(config: object, where: str | None) -> None:
+    """An expression anywhere in a value is found, with its place; keys are never evaluated."""
+    assert where == no_expressions(config)
