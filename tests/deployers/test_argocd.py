@@ -1,0 +1,242 @@
+"""The Argo CD deployer: what it starts, when it does not, and what it remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from kargo_py.api.names import Actor
+from kargo_py.argocd.application import STAMP_KEY, Application, ApplicationCodec
+from kargo_py.argocd.sources import SourceUpdate
+from kargo_py.deployers.argocd import ArgoCD, Origin, TargetError, UpdateRequest, check_config
+from kargo_py.deployers.base import Record, TargetState
+from kargo_py.kube.client import Codec, Page, PatchType
+from kargo_py.kube.errors import Conflict, KubeError, OutcomeUnknown
+from kargo_py.kube.resources import Key, Resource
+from tests.kube.fakes import ScriptedClient
+
+pytestmark = pytest.mark.looptime
+
+JsonObject = dict[str, Any]
+KEY = Key("argocd", "shop-dev")
+STAMP = "v1/i/shop/dev.01k/uid/update/1"
+THEIRS = {"initiatedBy": {"username": "alice"}, "sync": {}}
+OURS = {"info": [{"name": STAMP_KEY, "value": STAMP}], "sync": {}}
+ORIGIN = Origin("dev.01k", Actor(None))
+REQUEST = UpdateRequest(KEY, "shop:dev")
+
+
+def application(version: int = 5, **parts: Any) -> Application:
+    """The Application at a version."""
+    annotations = {"kargo.akuity.io/authorized-stage": "shop:dev", **parts.pop("annotations", {})}
+    meta = {"name": KEY.name, "namespace": KEY.namespace, "uid": "u", "resourceVersion": str(version)}
+    obj = {
+        "metadata": {**meta, "annotations": annotations, **parts.pop("metadata", {})},
+        "spec": {"source": {"repoURL": "r"}, "destination": {}},
+        **parts,
+    }
+    return ApplicationCodec().object(msgspec.json.encode(obj))
+
+
+def state(operation: JsonObject, phase: str, **more: Any) -> JsonObject:
+    return {"operationState": {"operation": operation, "phase": phase, "startedAt": "t", **more}}
+
+
+def record(**more: Any) -> Record:
+    base: dict[str, Any] = {
+        "kind": "argocd", "namespace": "argocd", "name": "shop-dev", "uid": "u", "step": "update", "attempt": 1,
+        "stamp": STAMP, "resource_version": "5",
+    }  # fmt: skip
+    return Record(**{**base, **more})
+
+
+class Server(ScriptedClient):
+    """Lists one Application; answers patches from a script."""
+
+    def __init__(self, listed: Application, *answers: Application | KubeError, live: Application | None = None) -> None:
+        super().__init__()
+        self.lists = [Page([listed], "5")]  # type: ignore[list-item]
+        self.answers = list(answers)
+        self.patches: list[JsonObject] = []
+        if live is not None:
+            self.objects[KEY] = live  # type: ignore[assignment]
+
+    async def patch(
+        self,
+        resource: Resource,
+        key: Key,
+        body: bytes,
+        *,
+        codec: Codec[Any],
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str = "",
+        field_manager: str = "",
+    ) -> Any:
+        self.patches.append(json.loads(body))
+        answer = self.answers.pop(0)
+        if isinstance(answer, KubeError):
+            raise answer
+        return answer
+
+
+@asynccontextmanager
+async def running(server: Server) -> AsyncIterator[ArgoCD]:
+    """A deployer whose cache is filled."""
+    argocd = ArgoCD(server)
+    task = asyncio.create_task(argocd.applications.run())
+    await argocd.applications.wait_synced()
+    try:
+        yield argocd
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+STARTED = application(6, annotations={STAMP_KEY: STAMP}, operation=OURS)
+
+
+async def test_start() -> None:
+    """A start is one write, guarded by the version it was decided on, and is seen at once."""
+    server = Server(application(), STARTED)
+    async with running(server) as argocd:
+        observation = await argocd.start(record(), REQUEST, ORIGIN)
+
+    (patch,) = server.patches
+    assert patch["metadata"]["resourceVersion"] == "5"
+    assert patch["operation"]["initiatedBy"] == {"username": "kargo-controller", "automated": True}
+    assert (observation.start, observation.record.state) == (False, TargetState.PENDING)
+
+
+async def test_conflict_is_decided_again() -> None:
+    """After a conflict the live Application decides: a status write in between costs another try, no more."""
+    started = application(8, annotations={STAMP_KEY: STAMP}, operation=OURS)
+    server = Server(application(), Conflict(409, "Conflict", "x"), started, live=application(7))
+    async with running(server) as argocd:
+        await argocd.start(record(), REQUEST, ORIGIN)
+
+    assert [p["metadata"]["resourceVersion"] for p in server.patches] == ["5", "7"]
+
+
+async def test_conflict_with_somebody_who_was_faster() -> None:
+    """If the conflict was somebody else's operation, it is waited for, not overwritten."""
+    server = Server(application(), Conflict(409, "Conflict", "x"), live=application(7, operation=THEIRS))
+    async with running(server) as argocd:
+        observation = await argocd.start(record(), REQUEST, ORIGIN)
+
+    assert len(server.patches) == 1
+    assert (observation.start, observation.notable) == (False, True)
+    assert "alice" in observation.message
+
+
+async def test_conflict_with_ourselves() -> None:
+    """If another process of ours was faster with the same attempt, it is recognised by the stamp."""
+    server = Server(application(), Conflict(409, "Conflict", "x"), live=STARTED)
+    async with running(server) as argocd:
+        observation = await argocd.start(record(), REQUEST, ORIGIN)
+
+    assert (len(server.patches), observation.start) == (1, False)
+
+
+async def test_unknown_outcome() -> None:
+    """A start whose answer was lost is sent again byte for byte, and recognised by its stamp if it had landed."""
+    server = Server(application(), OutcomeUnknown("reset"), Conflict(409, "Conflict", "x"), live=STARTED)
+    async with running(server) as argocd:
+        observation = await argocd.start(record(), REQUEST, ORIGIN)
+
+    assert server.patches[0] == server.patches[1]
+    assert (len(server.patches), observation.start) == (2, False)
+
+
+async def test_outcome_that_stays_unknown() -> None:
+    """If it cannot be found out, the next look is a live one."""
+    server = Server(application(), *[OutcomeUnknown("reset")] * 5, live=application(5))
+    async with running(server) as argocd:
+        with pytest.raises(OutcomeUnknown):
+            await argocd.start(record(), REQUEST, ORIGIN)
+
+    assert server.reads == [KEY]
+
+
+async def test_an_ending_is_latched() -> None:
+    """Our ending counts though the next version shows another operation already; once recorded it is forgotten."""
+    server = Server(STARTED)
+    ended = application(8, annotations={STAMP_KEY: STAMP}, status=state(OURS, "Succeeded", finishedAt="t2"))
+    replaced = application(9, annotations={STAMP_KEY: STAMP}, operation=THEIRS, status=state(THEIRS, "Running"))
+    async with running(server) as argocd:
+        argocd.wait_for(STAMP)
+        argocd.applications.observe(ended)
+        argocd.applications.observe(replaced)
+        seen = argocd.observe(record()).record
+        argocd.forget(STAMP)
+        later = argocd.observe(record()).record
+
+    assert (seen.state, seen.finished_at) == (TargetState.SUCCEEDED, "t2")
+    assert TargetState.SUPERSEDED is later.state
+
+
+@pytest.mark.parametrize(
+    ("app", "request_", "words"),
+    [
+        (
+            application(annotations={"kargo.akuity.io/authorized-stage": "shop:qa"}),
+            REQUEST,
+            "names shop:qa, not shop:dev",
+        ),
+        (application(), UpdateRequest(Key("argocd", "other"), "shop:dev"), 'Application "other" in namespace "argocd"'),
+        (application(), UpdateRequest(KEY, "shop:dev", [SourceUpdate("x")]), "has no source with repoURL x"),
+        (
+            application(metadata={"ownerReferences": [{"kind": "ApplicationSet", "name": "set"}]}),
+            UpdateRequest(KEY, "shop:dev", [SourceUpdate("r", desired_revision="1", update_target_revision=True)]),
+            'belongs to ApplicationSet "set", which would undo the change of /spec/source/targetRevision',
+        ),
+    ],
+    ids=["unauthorised", "absent", "no such source", "owned by an ApplicationSet"],
+)
+async def test_refused(app: Application, request_: UpdateRequest, words: str) -> None:
+    """What cannot be promoted to is refused before anything is written."""
+    async with running(Server(app)) as argocd:
+        with pytest.raises(TargetError) as caught:
+            argocd.prepare(request_)
+
+    assert words in str(caught.value)
+
+
+async def test_health_settles_by_our_own_clock() -> None:
+    """A verdict in the second of the sync's end is trusted once it has stood for 1.2 seconds."""
+    status = {
+        **state({}, "Succeeded", finishedAt="2026-11-30T12:00:00Z"),
+        "reconciledAt": "2026-11-30T12:00:00Z",
+        "health": {"status": "Healthy"},
+        "sync": {"status": "Synced", "revision": "1", "comparedTo": {"source": {"repoURL": "r"}, "destination": {}}},
+    }
+    config = {"apps": [{"name": "shop-dev", "desiredRevisions": ["1"]}]}
+    async with running(Server(application(status=status))) as argocd:
+        early = argocd.assess(config)
+        assert early.recheck_after is not None
+        await asyncio.sleep(early.recheck_after)
+        late = argocd.assess(config)
+
+    assert (early.trusted, late.trusted, late.state) == (False, True, "Healthy")
+    assert pytest.approx(early.recheck_after, abs=0.05) == 1.2
+
+
+@pytest.mark.parametrize("config", [{}, {"apps": None}, {"apps": [7, {"name": 7}, {}]}])
+async def test_damaged_health_checks(config: JsonObject) -> None:
+    """A check that says nothing readable checks nothing, and harms nothing."""
+    async with running(Server(application())) as argocd:
+        assert list(argocd.checked(config)) == []
+        assert argocd.assess(config).trusted
+
+
+def test_health_check_of_a_branch() -> None:
+    """A desired branch becomes the commit it resolved to; without an opinion there is none."""
+    records = [record(desired=("main", ""), revisions=("abc", "def")), record(revisions=("abc",))]
+
+    assert [app["desiredRevisions"] for app in check_config(records)["apps"]] == [["abc", ""], []]
