@@ -182,7 +182,7 @@ async def test_a_restart_does_not_start_twice(cluster: Cluster, when: str) -> No
         ({"status": {"operationState": 7}}, {}, "Errored", "cannot be read"),
         ({}, {"config": {"apps": [{"name": "nowhere"}]}}, "Errored", 'Application "nowhere" in namespace "argocd"'),
         ({}, {"config": {"apps": []}}, "Failed", "invalid configuration: config.apps"),
-        ({}, {"config": {"apps": [{"name": "x", "nmae": "y"}]}}, "Failed", "config.apps[0].nmae"),
+        ({}, {"config": {"apps": [{"name": "x", "labels": "y"}]}}, "Failed", "config.apps[0].labels"),
         ({}, {"config": None}, "Failed", "invalid configuration"),
         ({}, {"config": {"apps": [{"name": "${{ vars.app }}"}]}}, "Errored", "config.apps[0].name uses an expression"),
         ({}, {"uses": "git-clone"}, "Errored", '"git-clone" is not registered; there are: argocd-update'),
