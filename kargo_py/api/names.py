@@ -22,8 +22,6 @@ ANNOTATION_CREATE_ACTOR = "kargo.akuity.io/create-actor"
 ANNOTATION_AUTHORIZED_STAGE = "kargo.akuity.io/authorized-stage"
 
 LABEL_SHARD = "kargo.akuity.io/shard"
-LABEL_STAGE = "kargo.akuity.io/stage"
-LABEL_ALIAS = "kargo.akuity.io/alias"
 
 INFO_PROMOTION = "kargo.akuity.io/promotion"
 """Name of the entry in an Argo CD operation's info that holds the Promotion's name; Kargo writes and reads it."""

@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from kargo_py.api.names import ANNOTATION_AUTHORIZED_STAGE
+from kargo_py.api.stamp import STAMP_KEY
 from kargo_py.kube.client import EventType, Meta, Page, WatchEvent
 from kargo_py.kube.errors import DecodeError, error_from_status
 from kargo_py.kube.resources import Key, Resource
 
 APPLICATIONS = Resource("argoproj.io", "v1alpha1", "applications", "Application")
 
-AUTHORIZED_STAGE = "kargo.akuity.io/authorized-stage"
-STAMP_KEY = "kargo-py.io/stamp"
 REFRESH = "argocd.argoproj.io/refresh"
 SKIP_RECONCILE = "argocd.argoproj.io/skip-reconcile"
 
@@ -34,7 +34,7 @@ _MAX_KEPT_RESOURCES = 10
 class Annotations(msgspec.Struct, frozen=True, gc=False):
     """The annotations read; all others (``last-applied-configuration`` can be 30 KB) are dropped."""
 
-    authorized_stage: str | None = msgspec.field(name=AUTHORIZED_STAGE, default=None)
+    authorized_stage: str | None = msgspec.field(name=ANNOTATION_AUTHORIZED_STAGE, default=None)
     stamp: str | None = msgspec.field(name=STAMP_KEY, default=None)
     refresh: str | None = msgspec.field(name=REFRESH, default=None)
     skip_reconcile: str | None = msgspec.field(name=SKIP_RECONCILE, default=None)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kargo_py.api.names import INFO_PROMOTION
-from kargo_py.argocd.application import REFRESH, STAMP_KEY, Application, JsonObject
+from kargo_py.api.stamp import STAMP_KEY
+from kargo_py.argocd.application import REFRESH, Application, JsonObject
 from kargo_py.argocd.sources import SourceEdit
 
 REASON = "Promotion triggered a sync of this Application resource."

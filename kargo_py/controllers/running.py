@@ -89,20 +89,22 @@ async def _run(
     caches: Sequence[Cache[object]] = [world.stages, world.promotions, world.freights, argocd.applications]  # type: ignore[list-item]
     controllers = [PromotionController(world).controller(), StageController(world).controller()]
     try:
-        async with asyncio.TaskGroup() as group:
+        # Two groups, so that at the end the controllers stop first: what they still do is seen and told.
+        async with asyncio.TaskGroup() as supply:
             for cache in caches:
-                group.create_task(cache.run(), name=f"cache {cache.resource}")
-            group.create_task(recorder.run(), name="events")
+                supply.create_task(cache.run(), name=f"cache {cache.resource}")
+            supply.create_task(recorder.run(), name="events")
             for cache in caches:
                 try:
                     await cache.wait_synced(fail_fast=True)
                 except KubeError as error:
                     raise StartError(_why(error, cache.resource)) from error
-            for controller in controllers:
-                group.create_task(controller.run(), name=f"controller {controller.name}")
-            _log.info("controllers running", instance=instance, shard=options.responsibility.shard or None)
-            if ready is not None:
-                ready.set()
+            async with asyncio.TaskGroup() as work:
+                for controller in controllers:
+                    work.create_task(controller.run(), name=f"controller {controller.name}")
+                _log.info("controllers running", instance=instance, shard=options.responsibility.shard or None)
+                if ready is not None:
+                    ready.set()
     except BaseExceptionGroup as group_error:
         if (start := group_error.subgroup(StartError)) is not None:
             raise _first(start) from group_error

@@ -128,17 +128,6 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What a step asks of one target, with everything the start needs.
-
-    ``detail`` is the deployer's own (for Argo CD: the edit of the sources).
-    """
-
-    record: Record
-    detail: Any
-
-
-@dataclass(frozen=True, slots=True)
 class HealthVerdict:
     """How what was deployed is, and why; see :class:`kargo_py.argocd.health.Verdict` for the fields."""
 

@@ -84,7 +84,6 @@ class Cache(Generic[T]):
         self._synced = asyncio.Event()
         self._dirty: set[Key] = set()
         self._failures = 0
-        self._resumed = False
         self.health: KubeError | None = None
         self._news_of_health = asyncio.Event()
         self.undecodable = 0

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kargo_py.argocd.application import STAMP_KEY, Application, OperationState
+from kargo_py.api.stamp import STAMP_KEY
+from kargo_py.argocd.application import Application, OperationState
 from kargo_py.argocd.operation import Intent, Verb, Waiting, decide_operation
 
 JsonObject = dict[str, Any]

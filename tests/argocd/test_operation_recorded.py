@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from kargo_py.argocd.application import STAMP_KEY, Application
+from kargo_py.api.stamp import STAMP_KEY
+from kargo_py.argocd.application import Application
 from kargo_py.argocd.operation import Decision, Intent, Verb, Waiting, decide_operation
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from kargo_py.api.names import Actor
-from kargo_py.argocd.application import STAMP_KEY, Application, ApplicationCodec
+from kargo_py.api.stamp import STAMP_KEY
+from kargo_py.argocd.application import Application, ApplicationCodec
 from kargo_py.argocd.sources import SourceUpdate
 from kargo_py.deployers.argocd import ArgoCD, Origin, TargetError, UpdateRequest, check_config
 from kargo_py.deployers.base import Record, TargetState
