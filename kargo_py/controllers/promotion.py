@@ -86,7 +86,10 @@ class PromotionController:
         if raw is None or promotion is None or promotion.finished or promotion.metadata.deletion_timestamp:
             self._pending_since.pop(key, None)
             return None
-        stage = world.stage_models.read(await world.stages.read(Key(key.namespace, promotion.spec.stage)))
+        stage_raw = await world.stages.read(Key(key.namespace, promotion.spec.stage))
+        stage = world.stage_models.read(stage_raw)
+        if stage_raw is None and world.responsibility.covers(promotion.metadata.labels):
+            world.recorder.record(_no_stage_event(promotion))
         if stage is None or not world.responsibility.covers(stage.metadata.labels, stage.spec.shard):
             return None
         current = stage.status.current_promotion
@@ -246,6 +249,17 @@ class PromotionController:
             **({"message": promotion.status.message} if promotion.status.message else {}),
         )
         world.recorder.record(_ended_event(promotion))
+
+
+def _no_stage_event(promotion: Promotion) -> Event:
+    return Event(
+        Regarding(PROMOTIONS, Key(promotion.namespace, promotion.name), promotion.metadata.uid),
+        event_name(promotion.name, "StageNotFound", promotion.metadata.uid),
+        "StageNotFound",
+        f'Stage "{promotion.spec.stage}" does not exist in namespace "{promotion.namespace}"; '
+        "the Promotion waits for it",
+        type="Warning",
+    )
 
 
 def _ended_event(promotion: Promotion) -> Event:

@@ -18,7 +18,15 @@ from kargo_py.api.types import JsonObject, Time
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.health import fingerprint
 from kargo_py.controllers.freight_status import freight_patch
-from kargo_py.controllers.stage_status import Outlook, Situation, Verified, checks, fold_ended, outlook
+from kargo_py.controllers.stage_status import (
+    Outlook,
+    Situation,
+    Verified,
+    checks,
+    fold_ended,
+    is_history,
+    outlook,
+)
 from kargo_py.controllers.world import FREIGHTS, World, event_annotations, event_name, stage_of
 from kargo_py.deployers.base import HealthVerdict
 from kargo_py.kube.codec import JSON
@@ -77,7 +85,7 @@ class StageController:
             return None
         if not world.responsibility.covers(stage.metadata.labels, stage.spec.shard) or stage.is_control_flow:
             return None
-        promotions = await self._promotions(key)
+        promotions = await self._promotions(key, stage)
         folded = fold_ended(stage, promotions)
         held = checks(stage, folded)
         situation = Situation(stage, promotions, self._verdict(held), world.now(), self._since(key, stage, promotions))
@@ -91,11 +99,13 @@ class StageController:
             self._tell_verified(stage, next_.verified)
         return Result(requeue_after=next_.look_again) if next_.look_again is not None else None
 
-    async def _promotions(self, key: Key) -> list[Promotion]:
-        """The Stage's Promotions; those that may be outdated are read live."""
+    async def _promotions(self, key: Key, stage: Stage) -> list[Promotion]:
+        """The Stage's Promotions, without those it has taken in long ago; what may be outdated is read live."""
         world = self._world
         found = []
         for raw in world.promotions.indexed("stage", key):
+            if is_history(raw, stage.status):
+                continue
             current = await world.promotions.read(JSON.meta(raw).key)
             if (promotion := world.promotion_models.read(current)) is not None:
                 found.append(promotion)

@@ -79,6 +79,19 @@ class Situation:
         object.__setattr__(self, "by_name", {p.name: p for p in self.promotions})
 
 
+def is_history(promotion: JsonObject, status: StageStatus) -> bool:
+    """True if *promotion*, as JSON, ended before the last one that the Stage has taken in.
+
+    Such Promotions change nothing any more, and there may be many: they are not even parsed.
+    """
+    last = status.last_promotion
+    ended = (promotion.get("status") or {}).get("finishedAt")
+    if last is None or last.finished_at is None or not isinstance(ended, str) or not ended:
+        return False
+    current = status.current_promotion
+    return ended < last.finished_at and (current is None or current.name != promotion["metadata"]["name"])
+
+
 def fold_ended(stage: Stage, promotions: Sequence[Promotion]) -> StageStatus:
     """The status once every Promotion that has ended since the last look is taken in, oldest first."""
     status = stage.status

@@ -216,6 +216,22 @@ async def test_freight_that_is_not_there(cluster: Cluster) -> None:
     assert f'Freight "f2" does not exist in namespace "{cluster.project}"' in promotion["status"]["message"]
 
 
+async def test_a_stage_that_is_not_there(cluster: Cluster) -> None:
+    """A Promotion to a Stage that does not exist waits for it, and an Event says so."""
+    await cluster.prepare()
+    async with cluster.controllers():
+        await cluster.create(cluster.promotion("qa.01k.f1", "qa"))
+        await cluster.promote(NAME)
+        await cluster.requested()
+    events = json.loads(await cluster.kubectl("get", "events", "--output=json"))["items"]
+    waiting = await cluster.get("promotion", "qa.01k.f1")
+
+    assert waiting["status"]["phase"] == "Pending"
+    assert [f'Stage "qa" does not exist in namespace "{cluster.project}"; the Promotion waits for it'] == [
+        e["message"] for e in events if e["reason"] == "StageNotFound"
+    ]
+
+
 async def test_an_unreadable_object_stops_nobody(cluster: Cluster) -> None:
     """An object that the models cannot read gets an Event that names the field; everything else goes on."""
     await cluster.prepare()

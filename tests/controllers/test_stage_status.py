@@ -10,7 +10,16 @@ import pytest
 from kargo_py.api.promotion import Promotion
 from kargo_py.api.stage import HealthState, Stage, StageStatus
 from kargo_py.api.types import Time
-from kargo_py.controllers.stage_status import HOLD, JUDGING_LIMIT, Outlook, Situation, checks, fold_ended, outlook
+from kargo_py.controllers.stage_status import (
+    HOLD,
+    JUDGING_LIMIT,
+    Outlook,
+    Situation,
+    checks,
+    fold_ended,
+    is_history,
+    outlook,
+)
 from kargo_py.deployers.base import HealthVerdict
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -272,6 +281,24 @@ def test_everything_that_ended_is_taken_in_order() -> None:
     assert out.status.last_promotion is not None
     assert out.status.last_promotion.name == "c"
     assert not decide(after(out), *ended).write
+
+
+def test_what_is_history() -> None:
+    """A Promotion that ended before the last one is history; the current one, and one of the same second, are not."""
+    settled = stage({"lastPromotion": {"name": "b", "finishedAt": Time.of(NOON + timedelta(seconds=3))},
+                     "currentPromotion": {"name": "c"}}).status  # fmt: skip
+
+    def history(name: str, phase: str, at: int) -> bool:
+        return is_history(promotion(name, phase, at=at).wire(), settled)
+
+    assert [
+        history("a", "Succeeded", 1),
+        history("c", "Succeeded", 1),
+        history("d", "Succeeded", 2),
+        history("e", "Succeeded", 5),
+        history("f", "Pending", 0),
+    ] == [True, False, False, False, False]
+    assert not is_history(promotion("a", "Succeeded").wire(), stage().status)
 
 
 def test_history_is_bounded() -> None:
