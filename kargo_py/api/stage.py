@@ -174,7 +174,7 @@ class StageStatus(Model):
     """How a Stage is and what is in it."""
 
     conditions: Sequence[Condition] = ()
-    """Conditions: Ready, Reconciling, Healthy, Promoting, Verified."""
+    """Conditions: Ready, Healthy, Promoting, Verified."""
     last_handled_refresh: str = ""
     """The value of the annotation kargo.akuity.io/refresh that was last acted on."""
     freight_history: Sequence[FreightCollection] = ()

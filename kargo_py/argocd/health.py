@@ -123,15 +123,17 @@ def _untrusted(issue: str, recheck_after: float | None = None) -> Verdict:
 
 
 def fingerprint(app: Application) -> tuple[object, ...]:
-    """What a verdict rests on; while it stays equal the verdict has stood unchanged."""
+    """All that :func:`assess_application` looks at; while it stays equal, so does the verdict."""
     status = app.status
     state = status.operation_state
     return (
+        app.unreadable,
         app.operation is None,
-        state and (state.phase, state.finished_at),
+        state and (state.phase, state.finished_at, state.message),
         status.reconciled_at,
+        _compared_to_other_spec(app),
         status.sync.status,
         status.sync.compared,
-        status.health.status,
-        len(status.conditions),
+        status.health,
+        tuple(condition for condition in status.conditions if condition.type in _ERRORS),
     )

@@ -51,13 +51,15 @@ class Waiting(Enum):
 class Intent:
     """What was recorded before the start was issued.
 
-    ``desired`` has one entry per source of the Application, "" where the step has no opinion.
+    ``desired`` has one entry per source of the Application, "" where the step has no opinion. ``seen_stamp`` is the
+    stamp annotation ("" for none) at that moment.
     """
 
     application: Key
     uid: str
     stamp: str
     desired: tuple[str, ...] = ()
+    seen_stamp: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,14 @@ def controllable(app: Application) -> str | None:
     return None
 
 
-def decide_operation(app: Application | None, intent: Intent, latched: OperationState | None = None) -> Decision:
+def decide_operation(
+    app: Application | None, intent: Intent, latched: OperationState | None = None, *, never_issued: bool = False
+) -> Decision:
     """Decide about the attempt that *intent* records.
+
+    *never_issued*: this process recorded the intent and knows that no start of it was ever sent. Otherwise another
+    stamp than the one seen then means that somebody started something since, perhaps over ours: that cannot be told
+    any more, and is never taken for "not carried out".
 
     *app* must be at least as new as every write of ours that was answered. START is safe on an outdated *app* too, as
     long as the start is guarded by its resourceVersion.
@@ -110,8 +118,15 @@ def decide_operation(app: Application | None, intent: Intent, latched: Operation
         return _ended(state, intent) if state.completed else _in_progress(app, state)
     if stamp_of(app.operation) == intent.stamp:
         return _requested(app, state)
-    if app.metadata.annotations.stamp == intent.stamp:
+    annotated = app.metadata.annotations.stamp or ""
+    if annotated == intent.stamp:
         return _superseded(app, state)
+    if annotated != intent.seen_stamp and not never_issued:
+        return Decision(
+            Verb.SUPERSEDED,
+            f"{app}: another Promotion started a sync since ({annotated or 'its stamp was removed'}), and whether the "
+            "sync of this one was carried out before that cannot be told any more; promote again if it is still wanted",
+        )
     return _not_carried_out(app, state)
 
 

@@ -24,6 +24,7 @@ from kargo_py.controllers.world import PROMOTIONS, World, event_annotations, eve
 from kargo_py.deployers.base import Record, RecordError, TargetState
 from kargo_py.engine.machine import (
     CurrentStep,
+    alias_fault,
     begin,
     current_step,
     fail,
@@ -42,6 +43,9 @@ from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Wait
 COALESCE = 1.0
 """Seconds for which endings of some targets, or the reason of a wait, are gathered before they are written."""
 
+LOOK_AGAIN = 60.0
+"""Seconds after which a Promotion that waits is looked at even if no event woke it."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -54,7 +58,7 @@ class PromotionController:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._pending_since: dict[Key, tuple[object, float]] = {}
+        self._pending_since: dict[Key, float] = {}
 
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Promotion."""
@@ -63,18 +67,12 @@ class PromotionController:
             Controller("promotion", self.reconcile)
             .watches(world.stages, _acknowledged(), _acknowledged_promotion)
             .watches(world.promotions, _own_news(), _itself)
-            .watches(world.freights, created(), self._waiting_for_freight)
             .watches(world.argocd.applications, _operation_news(), self._waiting_for_target)
         )
 
     def _waiting_for_target(self, old: Application | None, new: Application | None) -> Iterable[Key]:
         app = new or old
         return [JSON.meta(p).key for p in self._world.promotions.indexed("target", app.key)] if app else ()
-
-    def _waiting_for_freight(self, _old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-        if new is None:
-            return ()
-        return [JSON.meta(p).key for p in self._world.promotions.indexed("freight", JSON.meta(new).key)]
 
     # -- one pass -------------------------------------------------------------------------------------------------
 
@@ -105,6 +103,9 @@ class PromotionController:
             return await self._run(raw, promotion, stage)
         except _DeletedError:
             return None
+        except RecordError as error:
+            await self._end(raw, fail(promotion, PromotionPhase.ERRORED, str(error), world.now()))
+            return None
 
     async def _run(self, raw: JsonObject, promotion: Promotion, stage: Stage) -> Result | None:
         """Begin if it has not begun; then step after step until one waits or all are through."""
@@ -122,11 +123,7 @@ class PromotionController:
                 )
                 await self._end(raw, fail(promotion, PromotionPhase.ERRORED, message, self._world.now()))
                 return None
-            try:
-                outcome = await self._step(promotion, stage, current)
-            except RecordError as error:
-                await self._end(raw, fail(promotion, PromotionPhase.ERRORED, str(error), self._world.now()))
-                return None
+            outcome = await self._step(promotion, stage, current)
             match outcome:
                 case Intend(records):
                     intended = promotion.replace(status=with_records(promotion.status, current.alias, records))
@@ -140,31 +137,31 @@ class PromotionController:
 
     async def _begin(self, raw: JsonObject, promotion: Promotion, stage: Stage) -> Promotion | None:
         """The Promotion in phase Running, not written yet; None if it ended instead."""
-        world = self._world
-        now = world.now()
-        if not promotion.spec.steps:
-            reason: str | None = (
-                f'it has no steps; give it those of Stage "{stage.name}" (spec.promotionTemplate.spec.steps)'
-            )
-        elif not promotion.spec.freight:
-            reason = "spec.freight is not set; name the Freight to promote (spec.origin is not supported yet)"
-        else:
-            reason = None
-        freight: Freight | None = None
-        if promotion.spec.freight:
-            key = Key(promotion.namespace, promotion.spec.freight)
-            freight = world.freight_models.read(await world.freights.read(key))
-            if freight is None:
-                freight = world.freight_models.read(await world.freights.read_live(key))
-            if freight is None:
-                reason = reason or f'Freight "{key.name}" does not exist in namespace "{key.namespace}"'
-            else:
-                reason = reason or unavailable(stage, freight, now)
+        now = self._world.now()
+        freight, reason = await self._freight(promotion, stage)
+        reason = cannot_run(promotion, stage) or reason
         if reason is not None or freight is None:
             ended = fail(promotion, PromotionPhase.ERRORED, f"the Promotion cannot run: {reason}", now)
             await self._end(raw, ended)
             return None
         return begin(promotion, freight.reference(), _collection(stage, freight), now)
+
+    async def _freight(self, promotion: Promotion, stage: Stage) -> tuple[Freight | None, str | None]:
+        """The Freight, or why it cannot be promoted; that is never said from the cache alone."""
+        world = self._world
+        if not promotion.spec.freight:
+            return None, "spec.freight is not set; name the Freight to promote (spec.origin is not supported yet)"
+        key = Key(promotion.namespace, promotion.spec.freight)
+        freight = world.freight_models.read(await world.freights.read(key))
+        if freight is not None and unavailable(stage, freight, world.now()) is None:
+            return freight, None
+        raw = await world.freights.read_live(key)
+        if raw is None:
+            return None, f'Freight "{key.name}" does not exist in namespace "{key.namespace}"'
+        freight = world.freight_models.read(raw)
+        if freight is None:
+            return None, f'Freight "{key.name}" cannot be read; an Event on it says which field is wrong'
+        return freight, unavailable(stage, freight, world.now())
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -209,17 +206,14 @@ class PromotionController:
         key = Key(promotion.namespace, promotion.name)
         if status is None:
             self._pending_since.pop(key, None)
-            return None
-        news = (message, [r.state for r in outcome.records])
+            return Result(requeue_after=LOOK_AGAIN)
         now = asyncio.get_running_loop().time()
-        before = self._pending_since.get(key)
-        since = before[1] if before is not None and before[0] == news else now
-        self._pending_since[key] = (news, since)
+        since = self._pending_since.setdefault(key, now)
         if now - since < COALESCE and not _newly_bad(known, outcome):
             return Result(requeue_after=COALESCE - (now - since))
         self._pending_since.pop(key, None)
         await self._write(raw, promotion.replace(status=status))
-        return None
+        return Result(requeue_after=LOOK_AGAIN)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -239,8 +233,6 @@ class PromotionController:
         await world.write_status(world.promotions, raw, promotion.status.wire())
         key = Key(promotion.namespace, promotion.name)
         self._pending_since.pop(key, None)
-        for record in records_of(promotion.status):
-            world.argocd.forget(record.stamp)
         phase = promotion.status.phase
         _log.info(
             "promotion ended",
@@ -249,6 +241,13 @@ class PromotionController:
             **({"message": promotion.status.message} if promotion.status.message else {}),
         )
         world.recorder.record(_ended_event(promotion))
+
+
+def cannot_run(promotion: Promotion, stage: Stage) -> str | None:
+    """Why *promotion* as it is written cannot run; None if it can."""
+    if not promotion.spec.steps:
+        return f'it has no steps; give it those of Stage "{stage.name}" (spec.promotionTemplate.spec.steps)'
+    return alias_fault(promotion.spec.steps)
 
 
 def _no_stage_event(promotion: Promotion) -> Event:
@@ -322,8 +321,15 @@ def _current_name(stage: JsonObject | None) -> str:
 
 
 def _acknowledged() -> Predicate[JsonObject]:
-    """The Stage names another current Promotion than before."""
-    return Predicate(lambda old, new: new is not None and _current_name(new) not in {"", _current_name(old)})
+    """The Stage names a current Promotion, and it or what decides whose Stage it is has changed."""
+    return Predicate(lambda old, new: new is not None and _current_name(new) != "" and _call(old) != _call(new))
+
+
+def _call(stage: JsonObject | None) -> object:
+    if stage is None:
+        return None
+    meta = stage["metadata"]
+    return (_current_name(stage), meta.get("labels"), meta.get("generation"))
 
 
 def _acknowledged_promotion(_old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:

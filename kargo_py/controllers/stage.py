@@ -1,7 +1,7 @@
 """The Stage controller: decides which Promotion runs, judges health, and marks Freight as being here and verified.
 
-The order of its writes is Stage, then Freight, then Events: the later ones are derived from the earlier, so a crash
-between them mends itself at the next look.
+The order of its writes is Stage, then Freight, then Events. Freight is derived from the Stage at every look, so a crash
+between these two mends itself; an Event that a crash prevents is not told later.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class StageController:
         names += [f["metadata"]["name"] for f in world.freights.indexed("stage", key)]
         now = Time.of(world.now())
         for name in dict.fromkeys(names):
-            freight = world.freight_models.read(world.freights.get(Key(stage.namespace, name)))
+            freight = world.freight_models.read(await world.freights.read(Key(stage.namespace, name)))
             if freight is None:
                 continue
             if patch := freight_patch(stage, freight, now):
@@ -238,8 +238,4 @@ def _stages_of_promotion(old: JsonObject | None, new: JsonObject | None) -> Iter
 
 def _verdict_news() -> Predicate[Application]:
     """Anything that a verdict rests on."""
-    return changed(_verdict_aspect) | created() | deleted()
-
-
-def _verdict_aspect(app: Application) -> object:
-    return (fingerprint(app), app.spec.source, app.spec.sources)
+    return changed(fingerprint) | created() | deleted()

@@ -51,7 +51,7 @@ class Responsibility:
     def covers(self, labels: Mapping[str, str], spec_shard: str = "") -> bool:
         """True if an object with these labels (and, for a Stage, ``spec.shard``) is ours."""
         shard = labels.get(LABEL_SHARD) or spec_shard
-        return shard == self.shard or (not shard and self.default)
+        return shard == self.shard if shard else self.default
 
 
 class Models(Generic[M]):
@@ -136,7 +136,17 @@ def targets_of(promotion: JsonObject) -> Iterable[Key]:
         return ()
     state = promotion["status"].get("state")
     records = state.get(STATE_KEY) if isinstance(state, dict) else None
-    return {Key(r["namespace"], r["name"]) for r in records or ()}
+    return {Key(r["namespace"], r["name"]) for r in records or () if isinstance(r, dict)}
+
+
+def stamps_of(promotion: JsonObject | None) -> set[str]:
+    """The stamps whose endings a running Promotion waits for."""
+    if promotion is None or phase_of(promotion) != PromotionPhase.RUNNING:
+        return set()
+    state = promotion["status"].get("state")
+    records = state.get(STATE_KEY) if isinstance(state, dict) else None
+    stamps = (r.get("stamp") for r in records if isinstance(r, dict)) if isinstance(records, list) else ()
+    return {stamp for stamp in stamps if isinstance(stamp, str)}
 
 
 def freight_stages(freight: JsonObject) -> Iterable[Key]:
@@ -152,14 +162,6 @@ def freight_here(stage: JsonObject) -> Iterable[Key]:
     return [Key(stage["metadata"]["namespace"], item["name"]) for item in items.values()]
 
 
-def promoted_freight(promotion: JsonObject) -> Iterable[Key]:
-    """Index: the Freight of a Promotion that has not ended."""
-    name = promotion["spec"].get("freight")
-    if not name or phase_of(promotion) in _TERMINAL:
-        return ()
-    return (Key(promotion["metadata"]["namespace"], name),)
-
-
 def checked_by(checker: HealthChecker, uses: str) -> Callable[[JsonObject], Iterable[Key]]:
     """Index: the objects that a Stage's health checks of kind *uses* are about."""
 
@@ -168,7 +170,9 @@ def checked_by(checker: HealthChecker, uses: str) -> Callable[[JsonObject], Iter
         last = (status.get("lastPromotion") or {}).get("status") or {}
         kept = ((status.get("health") or {}).get("config") or {}).get("checks")
         every = [*(last.get("healthChecks") or ()), *(kept or ())]
-        return {key for check in every if check.get("uses") == uses for key in checker.checked(check["config"] or {})}
+        return {
+            key for check in every if check.get("uses") == uses for key in checker.checked(check.get("config") or {})
+        }
 
     return keys
 
@@ -183,7 +187,9 @@ def left_behind(checker: HealthChecker, uses: str) -> Callable[[JsonObject], Ite
         if phase_of(promotion) != PromotionPhase.SUCCEEDED:
             return ()
         every = promotion["status"].get("healthChecks") or ()
-        return {key for check in every if check.get("uses") == uses for key in checker.checked(check["config"] or {})}
+        return {
+            key for check in every if check.get("uses") == uses for key in checker.checked(check.get("config") or {})
+        }
 
     return keys
 
@@ -208,7 +214,7 @@ class World:
     freight_models: Models[Freight] = field(init=False)
 
     def __post_init__(self) -> None:
-        indexes = {"stage": stage_of, "target": targets_of, "freight": promoted_freight}
+        indexes = {"stage": stage_of, "target": targets_of}
         left = {f"checked:{uses}": left_behind(checker, uses) for uses, checker in self.checkers.items()}
         self.promotions = Cache(
             self.client, PROMOTIONS, codec=JSON, projection=project_promotion, indexes={**indexes, **left}
@@ -227,9 +233,18 @@ class World:
         self.promotion_models = Models(Promotion, PROMOTIONS, self.recorder)
         self.stage_models = Models(Stage, STAGES, self.recorder)
         self.freight_models = Models(Freight, FREIGHTS, self.recorder)
+        self.promotions.subscribe(self._latch)
         _follow(self.promotions, self.promotion_models)
         _follow(self.stages, self.stage_models)
         _follow(self.freights, self.freight_models)
+
+    def _latch(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Endings are kept from the moment an intent is on record until the Promotion has ended or is gone."""
+        before, after = stamps_of(old), stamps_of(new)
+        for stamp in after - before:
+            self.argocd.wait_for(stamp)
+        for stamp in before - after:
+            self.argocd.forget(stamp)
 
     async def write_status(self, cache: Cache[JsonObject], old: JsonObject, status: JsonObject) -> None:
         """Make the status of *old* that of *status*, by one write guarded by the version of *old*.
@@ -241,19 +256,12 @@ class World:
             return
         meta = JSON.meta(old)
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": patch}
-        await self._patch_status(cache, meta.key, body)
-
-    async def merge_status(self, cache: Cache[JsonObject], key: Key, patch: JsonObject) -> None:
-        """Merge *patch* into the status of *key* whatever its version; for fields that only we write."""
-        await self._patch_status(cache, key, {"status": patch})
-
-    async def _patch_status(self, cache: Cache[JsonObject], key: Key, body: JsonObject) -> None:
         try:
             answer = await uninterrupted(
                 guarded_patch(
                     self.client,
                     cache.resource,
-                    key,
+                    meta.key,
                     encode(body),
                     codec=JSON,
                     landed=lambda found: contains(found, body),
@@ -261,8 +269,18 @@ class World:
                 )
             )
         except (Conflict, OutcomeUnknown):
-            cache.mark_dirty(key)
+            cache.mark_dirty(meta.key)
             raise
+        cache.observe(answer)
+
+    async def merge_status(self, cache: Cache[JsonObject], key: Key, patch: JsonObject) -> None:
+        """Merge *patch* into the status of *key* whatever its version.
+
+        Only for fields that nobody else writes: sent late or twice it does no harm, and what it should say is derived
+        again at the next look.
+        """
+        body = encode({"status": patch})
+        answer = await uninterrupted(self.client.patch(cache.resource, key, body, codec=JSON, subresource="status"))
         cache.observe(answer)
 
 

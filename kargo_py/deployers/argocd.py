@@ -15,14 +15,15 @@ from typing import Any
 import msgspec
 
 from kargo_py.api.names import Actor, AuthorizedStageError, authorized_stages
-from kargo_py.api.stage import worst
+from kargo_py.api.stage import HealthState, worst
+from kargo_py.api.stamp import Stamp
 from kargo_py.argocd.application import APPLICATIONS, Application, ApplicationCodec, OperationState, describe
 from kargo_py.argocd.health import Verdict, assess_application, fingerprint
 from kargo_py.argocd.operation import Decision, Intent, Verb, Waiting, controllable, decide_operation
 from kargo_py.argocd.revisions import resolved
 from kargo_py.argocd.sources import SourceEdit, SourceUpdate, SourceUpdateError, edit_sources
 from kargo_py.argocd.start import Initiator, start_patch
-from kargo_py.deployers.base import HealthVerdict, Observation, Record, TargetState
+from kargo_py.deployers.base import Before, HealthVerdict, Observation, Record, TargetState
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
 from kargo_py.kube.codec import encode
@@ -78,6 +79,7 @@ class ArgoCD:
         self.applications: Cache[Application] = Cache(client, APPLICATIONS, codec=self._codec, namespace=namespace)
         self._latched: dict[str, OperationState] = {}
         self._waited_for: set[str] = set()
+        self._never_issued: set[str] = set()
         self._unchanged_since: dict[Key, float] = {}
         self.applications.subscribe(self._note)
 
@@ -102,12 +104,24 @@ class ArgoCD:
     def forget(self, stamp: str) -> None:
         """The ending of *stamp* has been recorded."""
         self._waited_for.discard(stamp)
+        self._never_issued.discard(stamp)
         self._latched.pop(stamp, None)
 
     # -- before the start -----------------------------------------------------------------------------------------
 
-    def prepare(self, request: UpdateRequest) -> tuple[Application, SourceEdit]:
-        """Check that *request* can be carried out and compute the edit; raises TargetError with the precise reason."""
+    async def prepare(self, request: UpdateRequest) -> tuple[Application, SourceEdit]:
+        """Check that *request* can be carried out and compute the edit; raises TargetError with the precise reason.
+
+        A refusal ends a Promotion, so it is never pronounced from the cache alone: another resource's watch may be
+        ahead of this one's.
+        """
+        try:
+            return self._prepare(request)
+        except TargetError:
+            await self.applications.read_live(request.key)
+            return self._prepare(request)
+
+    def _prepare(self, request: UpdateRequest) -> tuple[Application, SourceEdit]:
         app = self.applications.get(request.key)
         if app is None:
             raise TargetError(
@@ -123,31 +137,60 @@ class ArgoCD:
         _check_owner(app, edit)
         return app, edit
 
+    async def intend(self, request: UpdateRequest, step: str, stamp: Stamp) -> Record:
+        """The intent to record before the attempt *stamp* is started; raises TargetError."""
+        app, edit = await self.prepare(request)
+        self._never_issued.add(str(stamp))
+        return _intent(app, edit, step, stamp.attempt, str(stamp))
+
+    async def outdated(self, record: Record, request: UpdateRequest) -> Record | None:
+        """The intent as it would be recorded now, if what is on record is not true of the start any more.
+
+        Only of an attempt that was certainly not carried out: one that this process recorded and has not sent, or one
+        whose Application still carries the stamp it carried then. Raises TargetError.
+        """
+        app = await self.applications.read(record.key)
+        if app is None:
+            return None
+        moved = (app.metadata.annotations.stamp or "") != record.seen_stamp
+        if not (self.observe(record).start or (moved and record.stamp in self._never_issued)):
+            return None
+        app, edit = await self.prepare(request)
+        now = _intent(app, edit, record.step, record.attempt, record.stamp)
+        known = (record.uid, record.desired, record.before, record.seen_stamp)
+        return now if (now.uid, now.desired, now.before, now.seen_stamp) != known else None
+
     # -- the start ------------------------------------------------------------------------------------------------
 
     async def start(self, record: Record, request: UpdateRequest, origin: Origin) -> Observation:
         """Start the attempt that *record* names, if it has left no trace and nothing holds the Application.
 
-        Guarded by the version decided on: after a conflict the Application is read live and all is decided again.
-        Returns how the attempt stands then. Raises KubeError (the record stands; the caller comes back).
+        Guarded by the version decided on: after a conflict the Application is read live and all is decided again; if
+        the record is not true of what would be started then, nothing is, and the answer still says ``start``. Returns
+        how the attempt stands. Raises TargetError, or KubeError (the record stands; the caller comes back).
         """
-        self.wait_for(record.stamp)
+        refused: Conflict | NotFound | None = None
         for _ in range(_STARTS_AT_ONCE):
+            await self.applications.read(record.key)
             observation = self.observe(record)
-            if not observation.start:
+            if not observation.start or await self.outdated(record, request) is not None:
                 return observation
-            app, edit = self.prepare(request)
+            app, edit = await self.prepare(request)
+            self._never_issued.discard(record.stamp)
             try:
                 await self._write_start(app, record, origin, edit)
-            except (Conflict, OutcomeUnknown) as error:
+            except (Conflict, NotFound) as error:
+                # Certainly not carried out, so this process knows again that the attempt never was.
+                self._never_issued.add(record.stamp)
                 self.applications.mark_dirty(record.key)
-                await self.applications.read_live(record.key)
-                if isinstance(error, OutcomeUnknown):
-                    raise
-            except NotFound:
+                refused = error
+            except OutcomeUnknown:
                 self.applications.mark_dirty(record.key)
-                await self.applications.read_live(record.key)
-        return self.observe(record)
+                raise
+            else:
+                return self.observe(record)
+        assert refused is not None  # noqa: S101 - the loop runs at least once
+        raise refused
 
     async def _write_start(self, app: Application, record: Record, origin: Origin, edit: SourceEdit) -> None:
         patch = start_patch(app, stamp=record.stamp, promotion=origin.promotion, initiator=origin.initiator, edit=edit)
@@ -167,8 +210,13 @@ class ArgoCD:
 
     def observe(self, record: Record) -> Observation:
         """How the attempt stands, from the cache."""
-        intent = Intent(record.key, record.uid, record.stamp, record.desired)
-        decision = decide_operation(self.applications.get(record.key), intent, self._latched.get(record.stamp))
+        intent = Intent(record.key, record.uid, record.stamp, record.desired, record.seen_stamp)
+        decision = decide_operation(
+            self.applications.get(record.key),
+            intent,
+            self._latched.get(record.stamp),
+            never_issued=record.stamp in self._never_issued,
+        )
         return Observation(
             _updated(record, decision),
             decision.message,
@@ -179,12 +227,21 @@ class ArgoCD:
     # -- health ---------------------------------------------------------------------------------------------------
 
     def checked(self, config: Mapping[str, Any]) -> Sequence[Key]:
-        """The Applications that a health check is about; malformed entries are left out."""
-        return [key for key, _ in _checks(config, self.default_namespace)]
+        """The Applications that a health check is about; none if it cannot be read."""
+        try:
+            return [key for key, _ in _checks(config, self.default_namespace)]
+        except ValueError:
+            return ()
 
     def assess(self, config: Mapping[str, Any]) -> HealthVerdict:
-        """Judge a health check ``{apps: [{name, namespace, desiredRevisions}]}``."""
-        verdicts = [self._assess(key, desired) for key, desired in _checks(config, self.default_namespace)]
+        """Judge a check ``{apps: [{name, namespace, desiredRevisions}]}``; one that cannot be read is Unknown."""
+        try:
+            checks = _checks(config, self.default_namespace)
+        except ValueError as error:
+            return HealthVerdict(
+                HealthState.UNKNOWN, (f"a health check of kind argocd-update cannot be read: {error}",)
+            )
+        verdicts = [self._assess(key, desired) for key, desired in checks]
         rechecks = [v.recheck_after for v in verdicts if v.recheck_after is not None]
         return HealthVerdict(
             worst(v.state for v in verdicts),
@@ -196,6 +253,23 @@ class ArgoCD:
     def _assess(self, key: Key, desired: Sequence[str]) -> Verdict:
         now = asyncio.get_running_loop().time()
         return assess_application(self.applications.get(key), key, desired, now - self._unchanged_since.get(key, now))
+
+
+def _intent(app: Application, edit: SourceEdit, step: str, attempt: int, stamp: str) -> Record:
+    return Record(
+        kind=KIND,
+        namespace=app.metadata.namespace,
+        name=app.metadata.name,
+        uid=app.metadata.uid,
+        step=step,
+        attempt=attempt,
+        stamp=stamp,
+        resource_version=app.metadata.resource_version,
+        history_id=app.history_id,
+        desired=edit.desired if any(edit.desired) else (),
+        before=tuple(Before(pointer, value) for pointer, value in sorted(edit.before.items())),
+        seen_stamp=app.metadata.annotations.stamp or "",
+    )
 
 
 def check_config(records: Sequence[Record]) -> dict[str, Any]:
@@ -212,13 +286,20 @@ def check_config(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _checks(config: Mapping[str, Any], default_namespace: str) -> list[tuple[Key, list[str]]]:
+    """The Applications of a health check with the revisions wanted; raises ValueError if it says anything else."""
     apps = config.get("apps")
+    if not isinstance(apps, list) or not apps:
+        raise ValueError("config.apps is not a list of Applications")
     found = []
-    for app in apps if isinstance(apps, list) else ():
-        if isinstance(app, dict) and isinstance(app.get("name"), str):
-            key = Key(str(app.get("namespace") or default_namespace), app["name"])
-            revisions = app.get("desiredRevisions")
-            found.append((key, [str(r or "") for r in revisions] if isinstance(revisions, list) else []))
+    for index, app in enumerate(apps):
+        if not isinstance(app, dict) or not isinstance(app.get("name"), str):
+            raise ValueError(f"config.apps[{index}] has no name")  # noqa: TRY004 - one kind of error
+        revisions = app.get("desiredRevisions") or []
+        if not isinstance(revisions, list):
+            raise ValueError(f"config.apps[{index}].desiredRevisions is not a list")  # noqa: TRY004 - as above
+        found.append(
+            (Key(str(app.get("namespace") or default_namespace), app["name"]), [str(r or "") for r in revisions])
+        )
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from kargo_py.api.types import Time
 from kargo_py.kube.resources import Key
 
 JsonObject: TypeAlias = dict[str, Any]
@@ -36,12 +37,22 @@ class TargetState(Enum):
         return self not in {TargetState.PENDING, TargetState.RUNNING}
 
 
+class Before(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A field that a start changes, by JSON pointer, with the value it had; no value: it was absent.
+
+    Not a mapping to null: the API server takes nulls out of what is merged, lists included.
+    """
+
+    pointer: str
+    value: Any = None
+
+
 class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The recorded intent for one target, and later its end. JSON in ``status.state``.
 
-    ``resource_version`` and ``history_id`` are those of the version decided on; ``before`` maps the JSON pointer of
-    each spec field the start changes to the value it had (None: absent); ``desired`` has a revision per source
-    ("" = any).
+    ``resource_version`` and ``history_id`` are those of the version decided on, ``seen_stamp`` is the stamp annotation
+    it carried: as long as the Application still carries that one, ours was never carried out. ``desired`` has a
+    revision per source ("" = any).
     """
 
     kind: str
@@ -54,7 +65,8 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     resource_version: str
     history_id: int | None = None
     desired: tuple[str, ...] = ()
-    before: dict[str, Any] = {}
+    before: tuple[Before, ...] = ()
+    seen_stamp: str = ""
     state: TargetState = TargetState.PENDING
     message: str = ""
     revisions: tuple[str, ...] = ()
@@ -90,14 +102,12 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         if self.revisions:
             entry["revision"] = ", ".join(self.revisions)
         if self.before:
-            entry["changedFields"] = sorted(self.before)
-        for name, value in (
-            ("message", self.message),
-            ("startedAt", self.started_at),
-            ("finishedAt", self.finished_at),
-        ):
-            if value:
-                entry[name] = value
+            entry["changedFields"] = sorted(field.pointer for field in self.before)
+        if self.message:
+            entry["message"] = self.message
+        for name, time in (("startedAt", self.started_at), ("finishedAt", self.finished_at)):
+            if time and Time.pattern.fullmatch(time):
+                entry[name] = time
         return entry
 
 

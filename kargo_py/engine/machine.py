@@ -56,6 +56,22 @@ def current_step(promotion: Promotion) -> CurrentStep | None:
     return CurrentStep(index, steps[index].alias(index), steps[index])
 
 
+def alias_fault(steps: Sequence[PromotionStep]) -> str | None:
+    """Why the aliases of *steps* cannot tell them apart; None if they do.
+
+    Outputs and recorded intents are kept by alias: two steps of one alias would take each other's for their own.
+    """
+    seen: dict[str, int] = {}
+    for index, step in enumerate(steps):
+        alias = step.alias(index)
+        if alias == STATE_KEY:
+            return f"spec.steps[{index}].as: {alias!r} is reserved; choose another alias"
+        if alias in seen:
+            return f"spec.steps[{index}] has the alias {alias!r} of spec.steps[{seen[alias]}]; give it another one (as)"
+        seen[alias] = index
+    return None
+
+
 def begin(promotion: Promotion, freight: FreightReference, collection: FreightCollection, now: datetime) -> Promotion:
     """Pending → Running at the first step."""
     status = promotion.status.replace(
@@ -163,11 +179,19 @@ def _failed(status: PromotionStatus) -> bool:
     )
 
 
+def _step_status(metadata: StepExecutionMetadata) -> StepStatus:
+    """The status on record; one that we do not know was written by something else, and is no success."""
+    try:
+        return StepStatus(metadata.status)
+    except ValueError:
+        return StepStatus.ERRORED
+
+
 def _conclude(status: PromotionStatus, now: datetime) -> PromotionStatus:
     """The end of the Promotion: the worst step that counts decides, and its message is the Promotion's."""
     counting = [m for m in status.step_execution_metadata if not m.continue_on_error]
-    bad = max(counting, key=lambda m: StepStatus(m.status).severity, default=None)
-    worst = StepStatus(bad.status) if bad is not None else StepStatus.SUCCEEDED
+    bad = max(counting, key=lambda m: _step_status(m).severity, default=None)
+    worst = _step_status(bad) if bad is not None else StepStatus.SUCCEEDED
     status = status.replace(phase=_PHASES[worst], finished_at=Time.of(now))
     if bad is not None and bad.message and _PHASES[worst] is not PromotionPhase.SUCCEEDED:
         status = status.replace(message=bad.message)

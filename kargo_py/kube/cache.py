@@ -41,7 +41,6 @@ Handler = Callable[[T | None, T | None], None]
 PAGE_SIZE = 500
 WATCH_SECONDS = (40, 60)
 _BACK_OFF = wait_random_exponential(multiplier=0.25, max=30)
-_YIELD_EVERY = 250
 
 _log = structlog.get_logger(__name__)
 
@@ -190,10 +189,7 @@ class Cache(Generic[T]):
             token = page.continue_token
             if not token:
                 break
-        changes = self._store.listed(objects, page.resource_version, self._now())
-        for start in range(0, len(changes), _YIELD_EVERY):
-            self._dispatch(changes[start : start + _YIELD_EVERY])
-            await asyncio.sleep(0)
+        self._dispatch(self._store.listed(objects, page.resource_version, self._now()))
         self._recovered()
         if not self._synced.is_set():
             self._synced.set()

@@ -1,8 +1,7 @@
 """The verbs this program uses on a Kubernetes API, as a protocol.
 
-Two implementations exist behind it: :mod:`kargo_py.kube.rest` talks to a server over HTTP, the embedded API server of
-:mod:`kargo_py.local` is called in-process. Every verb is generic over a :class:`Codec`, so that bytes are parsed once,
-straight into what the caller keeps.
+Behind it stands :mod:`kargo_py.kube.rest`, which talks to a server over HTTP; tests put scripts there. Every verb is
+generic over a :class:`Codec`, so that bytes are parsed once, straight into what the caller keeps.
 """
 
 from __future__ import annotations

@@ -315,7 +315,7 @@ class RestClient:
         """Not sent, lost, or (for a write) unknown."""
         self.stats.failed[type(error).__name__] += 1
         why = " ".join(str(error).split()) or type(error).__name__
-        if isinstance(error, aiohttp.ClientConnectorError):
+        if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
             text = f"cannot reach the API server {self.host}: {why}; is it running, and is the kubeconfig right?"
             return Unreachable(text, request=str(request))
         if isinstance(error, TimeoutError):

@@ -16,7 +16,7 @@ from kargo_py.api.stamp import StampError, make_stamp
 from kargo_py.api.types import wire_name
 from kargo_py.argocd.application import describe
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
-from kargo_py.deployers.argocd import KIND, ArgoCD, Origin, TargetError, UpdateRequest, check_config
+from kargo_py.deployers.argocd import ArgoCD, Origin, TargetError, UpdateRequest, check_config
 from kargo_py.deployers.base import Observation, Record, TargetState
 from kargo_py.kube.resources import Key
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting
@@ -146,58 +146,49 @@ class ArgoCDUpdate:
         except ValueError as error:
             return Finished(StepStatus.FAILED, f"invalid configuration: {error}")
         if not context.records:
-            return self._intend(context, wanted)
+            return await self._intend(context, wanted)
         return await self._go_on(context, wanted)
 
-    def _intend(self, context: StepContext, wanted: Sequence[UpdateRequest]) -> StepOutcome:
+    async def _intend(self, context: StepContext, wanted: Sequence[UpdateRequest]) -> StepOutcome:
         """Check all Applications before any is touched, and say what is going to be done to each."""
         try:
-            return Intend([self._record(context, request) for request in wanted])
+            stamp = make_stamp(
+                context.instance, context.project, context.promotion, context.promotion_uid, context.alias, 1
+            )
+            return Intend([await self._argocd.intend(request, context.alias, stamp) for request in wanted])
         except (TargetError, StampError) as error:
             return Finished(StepStatus.ERRORED, str(error))
 
-    def _record(self, context: StepContext, request: UpdateRequest) -> Record:
-        app, edit = self._argocd.prepare(request)
-        stamp = make_stamp(
-            context.instance, context.project, context.promotion, context.promotion_uid, context.alias, 1
-        )
-        return Record(
-            kind=KIND,
-            namespace=request.key.namespace,
-            name=request.key.name,
-            uid=app.metadata.uid,
-            step=context.alias,
-            attempt=stamp.attempt,
-            stamp=str(stamp),
-            resource_version=app.metadata.resource_version,
-            history_id=app.history_id,
-            desired=edit.desired if any(edit.desired) else (),
-            before=edit.before,
-        )
-
     async def _go_on(self, context: StepContext, wanted: Sequence[UpdateRequest]) -> StepOutcome:
+        """Start what may be started, look at the rest; intents that are not true any more are recorded anew first."""
         by_key = {request.key: request for request in wanted}
         origin = Origin(context.promotion, context.actor)
-        records, messages = [], []
-        notable = False
+        records: list[Record] = []
+        waits: list[Observation] = []
+        renewed = False
         for record in context.records:
-            now = record
+            observation = Observation(record, record.message)
             if not record.state.final:
-                self._argocd.wait_for(record.stamp)
-                observation = self._argocd.observe(record)
-                if observation.start:
-                    try:
-                        observation = await self._argocd.start(record, _request(by_key, record), origin)
-                    except TargetError as error:
-                        refused = record.ended(TargetState.REFUSED, str(error))
-                        observation = Observation(refused, refused.message)
-                now = observation.record
-                if not now.state.final:
-                    messages.append(observation.message)
-                    notable = notable or observation.notable
-            records.append(now)
-        if messages:
-            return Waiting("; ".join(messages), records, notable)
+                try:
+                    request = _request(by_key, record)
+                    fresh = await self._argocd.outdated(record, request)
+                    if fresh is None:
+                        observation = await self._argocd.start(record, request, origin)
+                        fresh = await self._argocd.outdated(record, request) if observation.start else None
+                    if fresh is not None:
+                        renewed = True
+                        records.append(fresh)
+                        continue
+                except TargetError as error:
+                    refused = record.ended(TargetState.REFUSED, str(error))
+                    observation = Observation(refused, refused.message)
+                if not observation.record.state.final:
+                    waits.append(observation)
+            records.append(observation.record)
+        if renewed:
+            return Intend(records)
+        if waits:
+            return Waiting("; ".join(w.message for w in waits), records, any(w.notable for w in waits))
         return _finish(records)
 
 
@@ -205,7 +196,7 @@ def _request(by_key: Mapping[Key, UpdateRequest], record: Record) -> UpdateReque
     """What the step asks of the target of *record*; raises TargetError if it does not ask for it any more."""
     request = by_key.get(record.key)
     if request is None:
-        raise TargetError(f"{describe(record.key)} is not in the step any more: spec.steps was changed after the start")
+        raise TargetError(f"{describe(record.key)} is not in spec.steps any more; they were changed")
     return request
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, strategies as st
 
 from kargo_py.api.stage import HealthState
-from kargo_py.argocd.application import Application
+from kargo_py.argocd.application import Application, ApplicationCodec
 from kargo_py.argocd.health import SETTLE, Verdict, assess_application, fingerprint
+from tests.argocd.conftest import application
 
 JsonObject = dict[str, Any]
 Build = Callable[..., Application]
@@ -130,9 +133,30 @@ def test_recorded_comparison_is_of_the_current_spec(recorded: Recorded, parse: P
     assert not any("current spec" in issue for issue in verdict.issues)
 
 
-def test_fingerprint(app: Build) -> None:
-    """A change of health makes another verdict, a new message of the operation does not."""
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"health": {"status": "Degraded"}},
+        {"health": {"status": "Healthy", "message": "x"}},
+        {"conditions": [{"type": "ComparisonError", "message": "x"}]},
+        {"sync": sync(comparedTo={})},
+        {"sync": sync(status="OutOfSync")},
+        {"operationState": ended("Failed")},
+        {"reconciledAt": "2026-11-30T12:00:09Z"},
+    ],
+)
+def test_fingerprint(app: Build, changed: JsonObject) -> None:
+    """Whatever a verdict rests on changes the fingerprint; what it does not look at, does not."""
     before = app(status=status())
 
-    assert fingerprint(before) == fingerprint(app(status=status(operationState=ended("Succeeded", "words"))))
-    assert fingerprint(before) != fingerprint(app(status=status(health={"status": "Degraded"})))
+    assert fingerprint(before) != fingerprint(app(status=status(**changed)))
+    assert fingerprint(before) == fingerprint(app(status=status(history=[{"id": 7}]), metadata={"labels": {"a": "b"}}))
+
+
+@given(st.lists(st.sampled_from(CASES), min_size=2, max_size=2))
+def test_equal_fingerprints_have_equal_verdicts(pair: list[Any]) -> None:
+    """A verdict can change without an event only by the passing of time."""
+    one, other = (ApplicationCodec().object(msgspec.json.encode(application(status=case[1]))) for case in pair)
+
+    if fingerprint(one) == fingerprint(other):
+        assert assess_application(one, one.key, [], 60) == assess_application(other, other.key, [], 60)

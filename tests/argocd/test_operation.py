@@ -54,6 +54,8 @@ CASES: list[tuple[str, JsonObject, Verb, Waiting | None, str]] = [
     ("ours gone, theirs done", {"status": state(THEIRS, "Succeeded"), "metadata": ANNOTATED}, Verb.SUPERSEDED, None,
      "alice"),
     ("ours gone, nothing left", {"metadata": ANNOTATED}, Verb.SUPERSEDED, None, "removed by somebody"),
+    ("another stamp than the one seen", {"metadata": {"annotations": {STAMP_KEY: "other"}}}, Verb.SUPERSEDED, None,
+     "cannot be told any more"),
     ("ours failed without a message", {"status": state(OURS, "Failed")}, Verb.FAILED, None, "ended as Failed without"),
     ("ours succeeded without a result", {"status": state(OURS, "Succeeded")}, Verb.SUCCEEDED, None, "synced"),
     ("skip-reconcile", {"metadata": {"annotations": {"argocd.argoproj.io/skip-reconcile": "true"}}}, Verb.REFUSED,

@@ -33,6 +33,7 @@ SHARD = "kargo.akuity.io/shard"
         (Responsibility("eu", default=False), {}, "", False),
         (Responsibility("eu", default=True), {}, "", True),
         (Responsibility("eu", default=True), {SHARD: "us"}, "", False),
+        (Responsibility(default=False), {}, "", False),
     ],
 )
 def test_responsibility(responsibility: Responsibility, labels: dict[str, str], spec_shard: str, ours: bool) -> None:

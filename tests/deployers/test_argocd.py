@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from kargo_py.api.names import Actor
-from kargo_py.api.stamp import STAMP_KEY
+from kargo_py.api.stamp import STAMP_KEY, parse_stamp
 from kargo_py.argocd.application import Application, ApplicationCodec
 from kargo_py.argocd.sources import SourceUpdate
 from kargo_py.deployers.argocd import ArgoCD, Origin, TargetError, UpdateRequest, check_config
-from kargo_py.deployers.base import Record, TargetState
+from kargo_py.deployers.base import Before, Record, TargetState
 from kargo_py.kube.client import Codec, Page, PatchType
 from kargo_py.kube.errors import Conflict, KubeError, OutcomeUnknown
 from kargo_py.kube.resources import Key, Resource
@@ -136,6 +136,42 @@ async def test_conflict_with_somebody_who_was_faster() -> None:
     assert "alice" in observation.message
 
 
+async def test_what_is_on_record_must_be_true_of_the_start() -> None:
+    """If the Application changed since the intent was recorded, nothing is started before that is recorded anew."""
+    update = SourceUpdate("r", desired_revision="2", update_target_revision=True)
+    request = UpdateRequest(KEY, "shop:dev", [update])
+    server = Server(application())
+    async with running(server) as argocd:
+        known = await argocd.intend(request, "update", parse_stamp(STAMP))
+        assert await argocd.outdated(known, request) is None
+        changed = application(8, spec={"source": {"repoURL": "r", "targetRevision": "1"}, "destination": {}})
+        argocd.applications.observe(changed)
+        fresh = await argocd.outdated(known, request)
+        observation = await argocd.start(known, request, ORIGIN)
+
+    assert [Before("/spec/source/targetRevision")] == list(known.before)
+    assert fresh is not None
+    assert [Before("/spec/source/targetRevision", "1")] == list(fresh.before)
+    assert (observation.start, server.patches) == (True, [])
+
+
+async def test_another_promotion_in_between() -> None:
+    """Another stamp since is no obstacle for what this process never sent; after a restart it is the end."""
+    other = application(8, annotations={STAMP_KEY: "v1/i/shop/qa.01k/uid-2/update/1"})
+    async with running(Server(application())) as argocd:
+        known = await argocd.intend(REQUEST, "update", parse_stamp(STAMP))
+        argocd.applications.observe(other)
+        fresh = await argocd.outdated(known, REQUEST)
+        assert argocd.observe(known).start
+    async with running(Server(other, live=other)) as restarted:
+        seen = restarted.observe(known)
+
+    assert fresh is not None
+    assert fresh.seen_stamp == "v1/i/shop/qa.01k/uid-2/update/1"
+    assert TargetState.SUPERSEDED is seen.record.state
+    assert "cannot be told any more" in seen.record.message
+
+
 async def test_conflict_with_ourselves() -> None:
     """If another process of ours was faster with the same attempt, it is recognised by the stamp."""
     server = Server(application(), Conflict(409, "Conflict", "x"), live=STARTED)
@@ -161,6 +197,8 @@ async def test_outcome_that_stays_unknown() -> None:
     async with running(server) as argocd:
         with pytest.raises(OutcomeUnknown):
             await argocd.start(record(), REQUEST, ORIGIN)
+        assert server.reads == []
+        await argocd.applications.read(KEY)
 
     assert server.reads == [KEY]
 
@@ -202,9 +240,9 @@ async def test_an_ending_is_latched() -> None:
 )
 async def test_refused(app: Application, request_: UpdateRequest, words: str) -> None:
     """What cannot be promoted to is refused before anything is written."""
-    async with running(Server(app)) as argocd:
+    async with running(Server(app, live=app)) as argocd:
         with pytest.raises(TargetError) as caught:
-            argocd.prepare(request_)
+            await argocd.prepare(request_)
 
     assert words in str(caught.value)
 
@@ -228,12 +266,17 @@ async def test_health_settles_by_our_own_clock() -> None:
     assert pytest.approx(early.recheck_after, abs=0.05) == 1.2
 
 
-@pytest.mark.parametrize("config", [{}, {"apps": None}, {"apps": [7, {"name": 7}, {}]}])
+@pytest.mark.parametrize(
+    "config", [{}, {"apps": None}, {"apps": []}, {"apps": [7]}, {"apps": [{"name": "a", "desiredRevisions": "x"}]}]
+)
 async def test_damaged_health_checks(config: JsonObject) -> None:
-    """A check that says nothing readable checks nothing, and harms nothing."""
+    """A check that cannot be read is no reason to call a Stage healthy."""
     async with running(Server(application())) as argocd:
         assert list(argocd.checked(config)) == []
-        assert argocd.assess(config).trusted
+        verdict = argocd.assess(config)
+
+    assert verdict.state == "Unknown"
+    assert "cannot be read: config.apps" in verdict.issues[0]
 
 
 def test_health_check_of_a_branch() -> None:

@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 
 from kargo_py.api.freight import FreightOrigin, FreightReference
-from kargo_py.api.promotion import FreightCollection, HealthCheckStep, Promotion, PromotionPhase, StepStatus
+from kargo_py.api.promotion import (
+    FreightCollection,
+    HealthCheckStep,
+    Promotion,
+    PromotionPhase,
+    StepExecutionMetadata,
+    StepStatus,
+)
 from kargo_py.api.stamp import STATE_KEY
-from kargo_py.deployers.base import Record, RecordError, TargetState
+from kargo_py.deployers.base import Before, Record, RecordError, TargetState
 from kargo_py.engine.machine import (
+    alias_fault,
     begin,
     current_step,
     fail,
@@ -120,7 +128,7 @@ def test_records() -> None:
     status = promotion({}, phase="Running", state={"other": {"out": 1}}).status
     status = with_records(status, "a", [record("a")])
     status = with_records(status, "b", [record("b", name="two")])
-    status = with_records(status, "a", [record("a", state=TargetState.FAILED, message="no", before={"/x": 1})])
+    status = with_records(status, "a", [record("a", state=TargetState.FAILED, message="no", before=(Before("/x", 1),))])
 
     assert {"other", STATE_KEY} == set(status.state)
     assert [r.step for r in records_of(status)] == ["b", "a"]
@@ -150,6 +158,44 @@ def test_damaged_records(stored: object) -> None:
 def test_a_status_that_contradicts_itself(status: dict[str, Any]) -> None:
     """If the status does not say which step runs, none is run."""
     assert current_step(promotion({}, {}, **status)) is None
+
+
+@pytest.mark.parametrize(
+    ("aliases", "words"),
+    [
+        ([None, None], None),
+        (["a", "b"], None),
+        (["a", "a"], "spec.steps[1] has the alias 'a' of spec.steps[0]"),
+        (["step-2", None], "spec.steps[1] has the alias 'step-2' of spec.steps[0]"),
+        ([STATE_KEY], "is reserved"),
+    ],
+)
+def test_aliases_tell_steps_apart(aliases: list[str | None], words: str | None) -> None:
+    """Steps that share an alias would share outputs and records: one would take the other's sync for its own."""
+    steps = promotion(*({"as": alias} if alias else {} for alias in aliases)).spec.steps
+    assert steps is not None
+
+    fault = alias_fault(steps)
+
+    assert words is None or words in (fault or "")
+    assert (words is None) == (fault is None)
+
+
+def test_a_status_nobody_knows_is_no_success() -> None:
+    """A step status written by something else does not crash the end, and does not count as success."""
+    p = begun({}, {})
+    odd = [StepExecutionMetadata(alias="a", status="Odd"), *p.status.step_execution_metadata]
+    p = p.replace(status=p.status.replace(step_execution_metadata=odd, current_step=1))
+    current = current_step(p)
+    assert current is not None
+
+    assert finish_step(p, current, Finished(S.SUCCEEDED), NOON).status.phase == "Errored"
+
+
+def test_times_that_are_none() -> None:
+    """What Argo CD says of times is told only if it is one."""
+    assert "startedAt" not in record(started_at="soon").mirror()
+    assert record(started_at="2026-11-30T12:00:00Z").mirror()["startedAt"] == "2026-11-30T12:00:00Z"
 
 
 def test_fail() -> None:
