@@ -263,7 +263,7 @@ class ApiServer:
             self.request("GET", f"/api/v1/namespaces/{mark}")
         events = poll(lambda: self._events_to(mark), f"the audit log {self.audit_log} has no line for our own request")
         name = access.USERS[user].name if user else None
-        return [event for event in events if name in {None, event["user"]["username"]}]
+        return [event for event in events if name in {None, event["user"].get("username")}]
 
     def _events_to(self, mark: str) -> list[JsonObject] | None:
         text = self.audit_log.read_text()
@@ -293,7 +293,8 @@ class ApiServer:
             if failure.status in {404, 429, 503}:
                 return False
             raise
-        conditions = live.get("status", {}).get("conditions", [])
+        # Null, not absent, in the moment between the creation and the first look of the server's own controller.
+        conditions = live.get("status", {}).get("conditions") or []
         return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
 
     # Processes
