@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -163,8 +163,14 @@ class Duration(_Text):
         return cls(f"{sign}{hours}h{text}" if hours else sign + text)
 
 
-PlainDuration = Annotated[Duration, Field(json_schema_extra={"pattern": r"^([0-9]+(\.[0-9]+)?(s|m|h))+$"})]
-"""A duration where the API server takes only hours, minutes and seconds, and no sign."""
+class PlainDuration(Duration):
+    """A duration where the API server takes only hours, minutes and seconds, and no sign."""
+
+    __slots__ = ()
+
+    what = "a duration of hours, minutes and seconds like 5m0s or 1.5h"
+    pattern = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[smh])+")
+    json_schema: ClassVar[JsonSchemaValue] = {"pattern": r"^([0-9]+(\.[0-9]+)?(s|m|h))+$"}
 
 
 def _nanoseconds(number: str, scale: int) -> int:

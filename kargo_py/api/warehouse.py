@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from kargo_py.api.meta import Condition, KubeObject
-from kargo_py.api.types import Duration, Json, JsonObject, Model, PlainDuration
+from kargo_py.api.types import Json, JsonObject, Model, PlainDuration
 
 
 class FreightCreationCriteria(Model):
@@ -23,7 +23,7 @@ class WarehouseSpec(Model):
 
     shard: str = ""
     """Name of the shard whose controller is responsible."""
-    interval: PlainDuration = Duration("5m0s")
+    interval: PlainDuration = PlainDuration("5m0s")
     """How often the repositories are looked at."""
     freight_creation_policy: Literal["Automatic", "Manual"] = "Automatic"
     """Whether Freight is made of new artifacts automatically."""
