@@ -140,9 +140,10 @@ class UlidSource:
         """The next ULID, 26 characters."""
         with self._lock:
             fresh = (int(self._clock() * 1000) << _RANDOM_BITS) | self._randbits(_RANDOM_BITS)
-            self._last = value = max(fresh, self._last + 1)
-        if value >> _ULID_BITS:
-            raise OverflowError("a ULID cannot hold a time after the year 10889")
+            value = max(fresh, self._last + 1)
+            if value >> _ULID_BITS:
+                raise OverflowError("a ULID cannot hold a time after the year 10889")
+            self._last = value
         return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
 
 
@@ -323,7 +324,7 @@ class Actor:
         if not annotation or annotation == UNKNOWN_ACTOR:
             return cls(None)
         _, colon, user = annotation.partition(":")
-        return cls(user if colon else annotation)
+        return cls((user if colon else annotation) or None)
 
     @property
     def username(self) -> str:
