@@ -1,9 +1,10 @@
 """Makes the CustomResourceDefinitions of ``crds/`` from the models: ``python -m kargo_py.api.crd [--check] DIR``.
 
 What the models say in types, constraints and docstrings becomes the structural schema, so that ``kubectl explain``
-reads like documentation. What they cannot say (columns, short names, CEL rules) stands in :data:`KINDS`.
+reads like documentation. What they cannot say (columns, short names, CEL rules, the default of ``status``) stands in
+:data:`KINDS`.
 
-This is run when the models change, not at run time.
+This is run when the models change, not at run time; it is the only module here that needs PyYAML.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,30 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from kargo_py.api.freight import Freight, FreightReference
+from kargo_py.api.freight import (
+    ApprovedStage,
+    ArtifactReference,
+    Chart,
+    CurrentStage,
+    Freight,
+    FreightReference,
+    FreightStatus,
+    GitCommit,
+    Image,
+    VerifiedStage,
+)
 from kargo_py.api.meta import GROUP, VERSION, KubeObject
-from kargo_py.api.project import Project
-from kargo_py.api.promotion import Promotion, PromotionPhase, PromotionSpec, PromotionStatus, PromotionStep
-from kargo_py.api.stage import Stage, StageStatus
+from kargo_py.api.project import Project, ProjectStatus
+from kargo_py.api.promotion import (
+    FreightCollection,
+    HealthCheckStep,
+    OperationRecord,
+    Promotion,
+    PromotionPhase,
+    PromotionStatus,
+    StepExecutionMetadata,
+)
+from kargo_py.api.stage import AutoPromotionHold, Health, PromotionReference, Stage, StageStatus, VerificationInfo
 from kargo_py.api.types import JsonObject
 from kargo_py.api.warehouse import Warehouse, WarehouseStatus
 
@@ -57,7 +77,17 @@ class Kind:
     columns: Sequence[Column]
     short_names: Sequence[str] = ()
     cluster_scoped: bool = False
+    additions: Mapping[str, JsonObject] = field(default_factory=dict)
+    """More keywords of the schema, by the path of the field; ``[]`` behind a name means the items of the list."""
 
+
+def _rules(*rules: tuple[str, str]) -> JsonObject:
+    return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in rules]}
+
+
+_CONDITIONS: Mapping[str, JsonObject] = {
+    "status.conditions": {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+}
 
 KINDS = (
     Kind(
@@ -71,6 +101,16 @@ KINDS = (
             _AGE,
         ),
         ("promo", "promos"),
+        additions={
+            "spec": _rules(("has(self.freight) != has(self.origin)", "exactly one of freight and origin must be set")),
+            "spec.steps[]": _rules(
+                ("has(self.uses) && !has(self.task)", "a step of a Promotion must have uses set and task unset")
+            ),
+            # A Promotion just created shows Pending, and that costs no write. The inner default applies only to a
+            # status that is there, hence the outer one.
+            "status": {"default": {}},
+            "status.phase": {"default": PromotionPhase.PENDING.value},
+        },
     ),
     Kind(
         Stage,
@@ -83,6 +123,14 @@ KINDS = (
             _STATUS,
             _AGE,
         ),
+        additions={
+            "spec.promotionTemplate.spec.steps[]": _rules(
+                ("has(self.uses) != has(self.task)", "a step must have exactly one of uses and task set"),
+                ("!has(self.task) || !has(self.continueOnError)", "a step with a task cannot set continueOnError"),
+                ("!has(self.task) || !has(self.retry)", "a step with a task cannot set retry"),
+            ),
+            **_CONDITIONS,
+        },
     ),
     Kind(
         Freight,
@@ -94,22 +142,29 @@ KINDS = (
             _AGE,
         ),
     ),
-    Kind(Project, "projects", (_READY, _STATUS, _AGE), cluster_scoped=True),
-    Kind(Warehouse, "warehouses", (_SHARD, _AGE)),
+    Kind(Project, "projects", (_READY, _STATUS, _AGE), cluster_scoped=True, additions=_CONDITIONS),
+    Kind(Warehouse, "warehouses", (_SHARD, _AGE), additions=_CONDITIONS),
 )
 
-_OPEN = {PromotionStatus, StageStatus, WarehouseStatus, FreightReference}
-"""Models whose objects may have fields that are not modelled here and must not be pruned (the commercial Kargo's)."""
+_OPEN = frozenset(
+    {
+        *(GitCommit, Image, Chart, ArtifactReference, FreightReference, FreightCollection),
+        *(FreightStatus, CurrentStage, VerifiedStage, ApprovedStage),
+        *(PromotionStatus, StepExecutionMetadata, HealthCheckStep, OperationRecord),
+        *(StageStatus, Health, PromotionReference, VerificationInfo, AutoPromotionHold),
+        *(ProjectStatus, WarehouseStatus),
+    }
+)
+"""Models whose objects keep fields that are not modelled here: all that programs write.
 
-_RULES: dict[type[BaseModel], Sequence[tuple[str, str]]] = {
-    PromotionSpec: (("has(self.freight) != has(self.origin)", "exactly one of freight and origin must be given"),),
-    PromotionStep: (("has(self.uses) != has(self.task)", "exactly one of uses and task must be given"),),
+Another version of Kargo, or the commercial one, may have written them. What people write (``spec``) is closed, so that
+kubectl warns of a misspelt field.
+"""
+
+_READ_LATE: Mapping[tuple[type[BaseModel], str], type[BaseModel]] = {
+    (FreightCollection, "verificationHistory"): VerificationInfo
 }
-
-_PROMOTION_STEP_RULE = ("has(self.uses) && !has(self.task)", "a Promotion's step must have uses and no task")
-
-_STATUS_DEFAULTS: dict[type[BaseModel], JsonObject] = {PromotionStatus: {"phase": PromotionPhase.PENDING.value}}
-"""Defaults in a status: a Promotion just created shows Pending, and that costs no write."""
+"""The form of the items of lists that are kept as JSON until somebody reads one."""
 
 
 def crd(kind: Kind) -> JsonObject:
@@ -135,7 +190,7 @@ def crd(kind: Kind) -> JsonObject:
                     "additionalPrinterColumns": [
                         {"name": c.name, "type": c.type, "jsonPath": c.path} for c in kind.columns
                     ],
-                    "schema": {"openAPIV3Schema": _Schema(kind.model).root()},
+                    "schema": {"openAPIV3Schema": _Schema(kind).root()},
                 }
             ],
         },
@@ -145,88 +200,79 @@ def crd(kind: Kind) -> JsonObject:
 class _Schema:
     """Builds the structural schema of one kind out of pydantic's JSON schema, with all references written out."""
 
-    def __init__(self, model: type[KubeObject]) -> None:
-        self._model = model
-        self._json = model.model_json_schema(by_alias=True)
-        self._defs: JsonObject = self._json.get("$defs", {})
-        self._models = {m.__name__: m for m in _models(model)}
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._models = {model.__name__: model for model in _models(kind.model)}
+        self._schemas: JsonObject = {name: m.model_json_schema(by_alias=True) for name, m in self._models.items()}
 
     def root(self) -> JsonObject:
-        properties = {
-            name: self._property(self._model, name, schema)
-            for name, schema in self._json["properties"].items()
-            if name not in {"apiVersion", "kind", "metadata"}
-        }
-        properties = {
+        """The schema of the kind."""
+        out = self._object(self._kind.model)
+        out["properties"] = {
             "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
             "kind": {"type": "string", "description": "Kind of this object."},
             "metadata": {"type": "object"},
-            **properties,
+            **{n: s for n, s in out["properties"].items() if n not in {"apiVersion", "kind", "metadata"}},
         }
-        out: JsonObject = {"type": "object", "description": _doc(self._model), "properties": properties}
-        if required := [n for n in self._json.get("required", []) if n in properties]:
+        for path, keywords in self._kind.additions.items():
+            _at(out, path).update(keywords)
+        return out
+
+    def _object(self, model: type[BaseModel]) -> JsonObject:
+        schema = self._schemas[model.__name__]
+        properties = {n: self._property(model, n, s) for n, s in schema.get("properties", {}).items()}
+        out: JsonObject = {"type": "object", "description": _doc(model), "properties": properties}
+        if required := schema.get("required"):
             out["required"] = required
+        if model in _OPEN:
+            out["x-kubernetes-preserve-unknown-fields"] = True
         return out
 
     def _property(self, owner: type[BaseModel], name: str, schema: JsonObject) -> JsonObject:
         out = self._convert(schema)
-        field = next(f for f in owner.model_fields if _wire(owner, f) == name)
-        if text := _field_docs(owner).get(field):
+        if model := _READ_LATE.get((owner, name)):
+            out["items"] = self._object(model)
+        known = next(field for field in owner.model_fields if _wire(owner, field) == name)
+        if text := _field_docs(owner).get(known):
             out = {"description": text, **{k: v for k, v in out.items() if k != "description"}}
-        default = owner.model_fields[field].default
+        default = owner.model_fields[known].default
         if isinstance(default, str) and default:
             out["default"] = str(default)
-        for model, defaults in _STATUS_DEFAULTS.items():
-            if owner is model and name in defaults:
-                out["default"] = defaults[name]
-            if isinstance(default, model):
-                out["default"] = {}
-        if owner is PromotionSpec and name == "steps":
-            out["items"]["x-kubernetes-validations"] = [_rule(*_PROMOTION_STEP_RULE)]
         return out
 
     def _convert(self, schema: JsonObject) -> JsonObject:
         if "$ref" in schema:
-            return self._object(schema["$ref"].rpartition("/")[2])
+            return self._object(self._models[schema["$ref"].rpartition("/")[2]])
         if "anyOf" in schema:
             (inner,) = (s for s in schema["anyOf"] if s.get("type") != "null")
-            rest = {k: v for k, v in schema.items() if k not in {"anyOf", "default", "title"}}
-            return self._convert({**inner, **rest})
-        out: JsonObject = {}
-        for key in ("type", "format", "pattern", "minLength", "maxLength", "minItems", "minimum", "maximum", "enum"):
-            if key in schema:
-                out[key] = schema[key]
+            return self._convert({**inner, **{k: v for k, v in schema.items() if k != "anyOf"}})
+        out: JsonObject = {key: schema[key] for key in _KEYWORDS if key in schema}
         if "const" in schema:
             out["enum"] = [schema["const"]]
-        if out.get("type") == "integer":
-            out["format"] = "int64"
-        if out.get("type") == "array":
-            out["items"] = self._convert(schema.get("items", {}))
-        if out.get("type") == "object":
-            values = schema.get("additionalProperties")
-            if isinstance(values, dict) and values:
+        match schema.get("type"):
+            case "integer":
+                out["format"] = "int32" if schema.get("maximum", _INT32 + 1) <= _INT32 else "int64"
+            case "array":
+                out["items"] = self._convert(schema["items"])
+            case "object" if isinstance(values := schema.get("additionalProperties"), dict):
                 out["additionalProperties"] = self._convert(values)
-            else:
+            case "object" | None:
                 out["x-kubernetes-preserve-unknown-fields"] = True
-        if "type" not in out:
-            out["x-kubernetes-preserve-unknown-fields"] = True
-        return out
-
-    def _object(self, name: str) -> JsonObject:
-        model, schema = self._models[name], self._defs[name]
-        out: JsonObject = {"type": "object", "description": _doc(model)}
-        out["properties"] = {n: self._property(model, n, s) for n, s in schema.get("properties", {}).items()}
-        if schema.get("required"):
-            out["required"] = schema["required"]
-        if model in _OPEN:
-            out["x-kubernetes-preserve-unknown-fields"] = True
-        if model in _RULES:
-            out["x-kubernetes-validations"] = [_rule(*rule) for rule in _RULES[model]]
         return out
 
 
-def _rule(rule: str, message: str) -> JsonObject:
-    return {"rule": rule, "message": message}
+_KEYWORDS = ("type", "format", "pattern", "minLength", "maxLength", "minItems", "minimum", "maximum", "enum")
+_INT32 = 2**31 - 1
+
+
+def _at(schema: JsonObject, path: str) -> JsonObject:
+    """The schema of the field at *path*, e.g. ``spec.steps[]``; raises KeyError if there is none."""
+    for part in path.split("."):
+        name = part.removesuffix("[]")
+        schema = schema["properties"][name]
+        if name != part:
+            schema = schema["items"]
+    return schema
 
 
 def _wire(model: type[BaseModel], field: str) -> str:
@@ -272,6 +318,9 @@ def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
             visit(argument)
 
     visit(root)
+    for (owner, _), items in _READ_LATE.items():
+        if owner in found:
+            visit(items)
     return found
 
 
@@ -294,8 +343,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--check", action="store_true", help="only say whether the files are current")
     options = parser.parse_args(arguments)
     wanted = {f"{GROUP}_{kind.plural}.yaml": render(kind) for kind in KINDS}
+    present = {path.name: path.read_text() for path in options.directory.glob(f"{GROUP}_*.yaml")}
     if options.check:
-        present = {path.name: path.read_text() for path in options.directory.glob("*.yaml")}
         stale = sorted(n for n in {*wanted, *present} if wanted.get(n) != present.get(n))
         if stale:
             sys.stderr.write(f"not current: {', '.join(stale)}; run `make crds` and commit the result\n")
@@ -303,6 +352,8 @@ def main(arguments: Sequence[str]) -> int:
     options.directory.mkdir(parents=True, exist_ok=True)
     for name, text in wanted.items():
         (options.directory / name).write_text(text)
+    for name in present.keys() - wanted.keys():
+        (options.directory / name).unlink()
     return 0
 
 

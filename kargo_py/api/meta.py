@@ -38,6 +38,7 @@ class ObjectMeta(Model):
     deletion_timestamp: Time | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    finalizers: Sequence[str] = ()
     owner_references: Sequence[OwnerReference] = ()
 
 

@@ -6,7 +6,32 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from kargo_py.api.meta import Condition, KubeObject
-from kargo_py.api.types import Json, Model
+from kargo_py.api.types import Model
+
+
+class HealthCount(Model):
+    """How many of a kind are healthy."""
+
+    healthy: int = 0
+    """Number of healthy ones."""
+
+
+class ResourceCount(Model):
+    """How many of a kind there are."""
+
+    count: int = 0
+    """Number of all."""
+    health: HealthCount | None = None
+    """How they are."""
+
+
+class ProjectStats(Model):
+    """What there is in a Project."""
+
+    warehouses: ResourceCount | None = None
+    """The Warehouses."""
+    stages: ResourceCount | None = None
+    """The Stages."""
 
 
 class ProjectStatus(Model):
@@ -14,7 +39,7 @@ class ProjectStatus(Model):
 
     conditions: Sequence[Condition] = ()
     """Conditions of the Project."""
-    stats: Json = None
+    stats: ProjectStats | None = None
     """How many Warehouses and Stages the Project has, and how many of them are healthy."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
@@ -78,7 +79,7 @@ class PromotionStepRetry(Model):
 
     timeout: Duration | None = None
     """How long the step may take in all; without it the step's own default holds."""
-    error_threshold: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
+    error_threshold: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     """How many errors in a row end the step; without it the step's own default holds."""
 
 
@@ -191,7 +192,7 @@ class FreightCollection(Model):
     items: Mapping[str, FreightReference] = {}
     """The Freight by origin, e.g. Warehouse/my-warehouse."""
     verification_history: Sequence[JsonObject] = ()
-    """Verifications of this collection, newest first."""
+    """Verifications of this collection, newest first; at most 10. VerificationInfo reads one."""
 
     @property
     def names(self) -> list[str]:
@@ -274,8 +275,11 @@ def queue_order(name: str, created: str | None) -> tuple[str, str, str]:
     So hand-named Promotions queue fairly beside generated ones.
     """
     parts = name.rsplit(".", 2)
-    ulid = parts[1] if len(parts) == 3 and len(parts[1]) == 26 else ""
+    ulid = parts[1] if len(parts) == 3 and _ULID.fullmatch(parts[1]) else ""
     return (created or "", ulid, name)
+
+
+_ULID = re.compile("[0-7][0-9a-hjkmnp-tv-z]{25}")
 
 
 def phase_of(promotion: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from kargo_py.api.promotion import (
     PromotionStatus,
     PromotionStep,
 )
-from kargo_py.api.types import Duration, Json, JsonObject, Model, Time
+from kargo_py.api.types import Json, JsonObject, KubernetesName, Model, PlainDuration, Time
 
 MAX_HISTORY = 10
 """How many Freight collections, and verifications of one collection, a Stage remembers."""
@@ -73,9 +73,7 @@ class FreightSources(Model):
     """Straight from the Warehouse."""
     stages: Sequence[str] = ()
     """From these Stages, once verified there."""
-    required_soak_time: (
-        Annotated[Duration, Field(json_schema_extra={"pattern": r"^([0-9]+(\.[0-9]+)?(s|m|h))+$"})] | None
-    ) = None
+    required_soak_time: PlainDuration | None = None
     """How long Freight must have stayed in an upstream Stage."""
     availability_strategy: Literal["", "All", "OneOf"] = ""
     """Whether Freight must be verified in all upstream Stages or in one of them (the default)."""
@@ -88,7 +86,7 @@ class FreightRequest(Model):
 
     origin: FreightOrigin
     """Where the Freight comes from."""
-    sources: FreightSources = FreightSources()
+    sources: FreightSources
     """Through what it may come."""
 
 
@@ -97,15 +95,53 @@ class PromotionTemplateSpec(Model):
 
     vars: Sequence[ExpressionVariable] = ()
     """Variables that the expressions of all steps can use."""
-    steps: Sequence[PromotionStep] = ()
+    steps: Annotated[Sequence[PromotionStep], Field(min_length=1)] = ()
     """The steps."""
 
 
 class PromotionTemplate(Model):
     """How Promotions to a Stage are made."""
 
-    spec: PromotionTemplateSpec = PromotionTemplateSpec()
-    """The steps."""
+    spec: PromotionTemplateSpec
+    """What every Promotion gets."""
+
+
+class AnalysisTemplateReference(Model):
+    """Names a template of an Argo Rollouts AnalysisRun."""
+
+    name: KubernetesName
+    """Name of the template."""
+    kind: Literal["AnalysisTemplate", "ClusterAnalysisTemplate"] = "AnalysisTemplate"
+    """Kind of the template."""
+
+
+class AnalysisRunMetadata(Model):
+    """What else an AnalysisRun is to carry."""
+
+    labels: dict[str, str] = {}
+    """Labels to add."""
+    annotations: dict[str, str] = {}
+    """Annotations to add."""
+
+
+class AnalysisRunArgument(Model):
+    """An argument of an AnalysisRun."""
+
+    name: str
+    """Name of the argument."""
+    value: str = ""
+    """Value; it may use expressions."""
+
+
+class Verification(Model):
+    """How Freight is verified once it is in the Stage."""
+
+    analysis_templates: Sequence[AnalysisTemplateReference] = ()
+    """Templates that are merged into one AnalysisRun."""
+    analysis_run_metadata: AnalysisRunMetadata | None = None
+    """Labels and annotations of the AnalysisRun."""
+    args: Sequence[AnalysisRunArgument] = ()
+    """Arguments of the AnalysisRun."""
 
 
 class StageSpec(Model):
@@ -119,7 +155,7 @@ class StageSpec(Model):
     """The Freight this Stage takes, by origin."""
     promotion_template: PromotionTemplate | None = None
     """How Promotions are made. A Stage without steps only controls the flow of Freight."""
-    verification: Json = None
+    verification: Verification | None = None
     """How Freight is verified once it is here."""
     targets: Json = None
     """Only the commercial Kargo acts on this."""
@@ -151,6 +187,17 @@ class PromotionReference(Model):
     """When it ended."""
 
 
+class AnalysisRunReference(Model):
+    """An AnalysisRun and how it was last seen."""
+
+    namespace: str = ""
+    """Namespace of the AnalysisRun."""
+    name: str = ""
+    """Name of the AnalysisRun."""
+    phase: str = ""
+    """Phase it was last seen in."""
+
+
 class VerificationInfo(Model):
     """One verification of a collection of Freight."""
 
@@ -164,10 +211,25 @@ class VerificationInfo(Model):
     """Pending, Running, Successful, Failed, Error, Aborted or Inconclusive."""
     message: str = ""
     """Why, for people."""
-    analysis_run: JsonObject | None = None
+    analysis_run: AnalysisRunReference | None = None
     """The AnalysisRun that did it."""
     finish_time: Time | None = None
     """When it ended."""
+
+
+class AutoPromotionHold(Model):
+    """That somebody chose other Freight than automatic promotion would have, which keeps it from changing that."""
+
+    freight_name: str = ""
+    """Name of the Freight that was chosen."""
+    origin: FreightOrigin | None = None
+    """Where that Freight comes from."""
+    promotion_name: str = ""
+    """Name of the Promotion that brought it."""
+    actor: str = ""
+    """Who created that Promotion."""
+    created_at: Time | None = None
+    """Since when this holds."""
 
 
 class StageStatus(Model):
@@ -191,6 +253,10 @@ class StageStatus(Model):
     """The Promotion that ended last."""
     auto_promotion_enabled: bool = False
     """Whether Freight is promoted here automatically."""
+    auto_promotion_holds: Mapping[str, AutoPromotionHold] = {}
+    """Origins (e.g. Warehouse/my-warehouse) whose automatic promotion is held."""
+    effective_auto_promotion_holds: Mapping[str, AutoPromotionHold] = {}
+    """The holds that matter now."""
     metadata: JsonObject = {}
     """Free JSON set by promotion steps."""
 

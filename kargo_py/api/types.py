@@ -2,7 +2,7 @@
 
 Every model keeps what it does not know (``extra="allow"``) and gives back exactly what it was given: fields that were
 not set are not written, and the scalars keep their text, so that an object read and written by this program loses
-nothing.
+nothing. Values are taken strictly: a number where the API has a string is an error and never quietly converted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, StringConstraints
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 JsonObject: TypeAlias = dict[str, Any]
@@ -25,89 +26,115 @@ KUBERNETES_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*
 KubernetesName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=KUBERNETES_NAME_PATTERN)]
 """A reference to another object by name: 1 to 253 characters of an RFC 1123 subdomain."""
 
-_IRREGULAR = {"repo_url": "repoURL", "ui_base_url": "uiBaseURL"}
+_INITIALISMS = {"id": "ID", "url": "URL", "urls": "URLs"}
 
 
 def wire_name(field: str) -> str:
-    """The wire name of a field: camel case, and ``repoURL`` for ``repo_url``."""
-    if field in _IRREGULAR:
-        return _IRREGULAR[field]
+    """The wire name of a field: camel case, with Go's initialisms (``repoURL``, ``lastFreightID``)."""
     head, *tail = field.split("_")
-    return head + "".join(part.capitalize() for part in tail)
+    return head + "".join(_INITIALISMS.get(part) or part.capitalize() for part in tail)
 
 
 class Model(BaseModel):
-    """Base of all models: immutable, by wire name or by field name, and nothing unknown is lost."""
+    """Base of all models: immutable, and nothing unknown is lost.
+
+    Made by field name (``OwnerReference(api_version="v1")``), read by wire name (:meth:`model_validate`).
+    """
 
     model_config = ConfigDict(
         frozen=True,
+        strict=True,
         extra="allow",
         alias_generator=wire_name,
         populate_by_name=True,
         protected_namespaces=(),
     )
 
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Read *obj*, JSON as it stands on the wire; raises pydantic.ValidationError naming the field.
+
+        Field names are not taken for wire names here: an unknown ``repo_url`` stays beside ``repoURL`` what it is.
+        """
+        return super().model_validate(obj, **{"by_name": False, "by_alias": True, **options})
+
     def wire(self) -> JsonObject:
         """The object as JSON, with exactly the fields that were set, under their wire names."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with *changes* (by field name); values are taken as they are, not validated."""
+        """A copy with *changes* by field name; the values are trusted. Raises TypeError for a field there is not."""
+        if unknown := changes.keys() - type(self).model_fields.keys():
+            raise TypeError(f"{type(self).__name__} has no field {', '.join(sorted(unknown))}")
         return self.model_copy(update=changes)
 
 
 class _Text(str):
-    """A string with a checked format; it stays the text it was made from."""
+    """A string with a checked format; it stays the text it was made from. Raises ValueError for any other text."""
 
     __slots__ = ()
 
     what: ClassVar[str]
     pattern: ClassVar[re.Pattern[str]]
+    json_schema: ClassVar[JsonSchemaValue]
 
-    @classmethod
-    def check(cls, text: str) -> Self:
-        """*text* as this type; raises ValueError saying what was expected."""
+    def __new__(cls, text: str) -> Self:
         if not cls.pattern.fullmatch(text):
             raise ValueError(f"{text!r} is not {cls.what}")
-        return cls(text)
+        return super().__new__(cls, text)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(
-            cls.check, core_schema.str_schema(), serialization=core_schema.to_string_ser_schema()
+            cls, core_schema.str_schema(), serialization=core_schema.to_string_ser_schema()
         )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", **cls.json_schema}
+
+
+_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,  # U+00B5, the micro sign
+    "μs": 10**3,  # U+03BC, the Greek letter mu
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_UNIT = "|".join(_UNITS)
+_NUMBER = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
+_QUANTITY = re.compile(rf"({_NUMBER})({_UNIT})")
+_DURATION = rf"[+-]?(?:0|(?:(?:{_NUMBER})(?:{_UNIT}))+)"
+
+_LONGEST = 2**63 - 1  # nanoseconds: Go's time.Duration is an int64
 
 
 class Duration(_Text):
-    """A Go duration such as ``5m0s``: signed decimal numbers with units h, m, s, ms, us (or µs), ns; or ``0``."""
+    """A Go duration such as ``5m0s``: signed decimal numbers with units h, m, s, ms, us (or µs), ns; or ``0``.
+
+    At most about 292 years, as Go's. Two texts of the same length are not equal; compare ``nanoseconds``.
+    """
 
     __slots__ = ()
 
     what = "a duration like 5m0s, 1h30m or 300ms"
-    _part = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h)"
-    pattern = re.compile(rf"[+-]?(?:0|(?:{_part})+)")
-    _units: ClassVar[dict[str, int]] = {
-        "ns": 1,
-        "us": 10**3,
-        "µs": 10**3,
-        "μs": 10**3,
-        "ms": 10**6,
-        "s": 10**9,
-        "m": 60 * 10**9,
-        "h": 3600 * 10**9,
-    }
+    pattern = re.compile(_DURATION)
+    json_schema: ClassVar[JsonSchemaValue] = {"pattern": f"^{_DURATION}$"}
+
+    def __new__(cls, text: str) -> Self:
+        duration = super().__new__(cls, text)
+        if not -_LONGEST - 1 <= duration.nanoseconds <= _LONGEST:
+            raise ValueError(f"{text!r} is not {cls.what}: it is longer than 292 years")
+        return duration
 
     @property
     def nanoseconds(self) -> int:
-        """The exact length."""
-        sign = -1 if self.startswith("-") else 1
-        total = 0
-        for number, unit in re.findall(r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)", self):
-            whole, _, fraction = number.partition(".")
-            scale = self._units[unit]
-            total += int(whole or 0) * scale
-            total += int(fraction or 0) * scale // 10 ** len(fraction)
-        return sign * total
+        """The length as Go's ``time.ParseDuration`` reads it."""
+        total = sum(_nanoseconds(number, _UNITS[unit]) for number, unit in _QUANTITY.findall(self))
+        return -total if self.startswith("-") else total
 
     @property
     def seconds(self) -> float:
@@ -117,19 +144,42 @@ class Duration(_Text):
     @classmethod
     def of(cls, seconds: float) -> Self:
         """The duration as Go's ``time.Duration.String`` writes it (``1h0m0s``, ``1.5s``, ``300ms``)."""
-        nanoseconds = round(seconds * 10**9)
+        return cls.of_nanoseconds(round(seconds * 10**9))
+
+    @classmethod
+    def of_nanoseconds(cls, nanoseconds: int) -> Self:
+        """The duration as Go's ``time.Duration.String`` writes it; raises ValueError beyond 292 years."""
         if nanoseconds == 0:
             return cls("0s")
         sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
-        for unit, scale in (("ns", 1), ("µs", 10**3), ("ms", 10**6)):
-            if rest < scale * 1000:
-                return cls(f"{sign}{_decimal(rest, scale)}{unit}")
-        minutes, nanos = divmod(rest, 60 * 10**9)
+        for unit in ("ns", "µs", "ms"):
+            if rest < _UNITS[unit] * 1000:
+                return cls(f"{sign}{_decimal(rest, _UNITS[unit])}{unit}")
+        minutes, rest = divmod(rest, _UNITS["m"])
         hours, minutes = divmod(minutes, 60)
-        text = f"{_decimal(nanos, 10**9)}s"
+        text = f"{_decimal(rest, _UNITS['s'])}s"
         if hours or minutes:
             text = f"{minutes}m{text}"
         return cls(f"{sign}{hours}h{text}" if hours else sign + text)
+
+
+class PlainDuration(Duration):
+    """A duration where the API server takes only hours, minutes and seconds, and no sign."""
+
+    __slots__ = ()
+
+    what = "a duration of hours, minutes and seconds like 5m0s or 1.5h"
+    pattern = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[smh])+")
+    json_schema: ClassVar[JsonSchemaValue] = {"pattern": r"^([0-9]+(\.[0-9]+)?(s|m|h))+$"}
+
+
+def _nanoseconds(number: str, scale: int) -> int:
+    """One number of a duration; the fraction is cut to whole nanoseconds by Go's own arithmetic, which is in floats."""
+    whole, _, fraction = number.partition(".")
+    digits = fraction[: len(fraction) - len(fraction.lstrip("0")) + 19]
+    if int(digits or 0) > 2**63:  # Go drops the digits that do not fit
+        digits = digits[:-1]
+    return int(whole or 0) * scale + int(int(digits or 0) * (scale / 10 ** len(digits)))
 
 
 def _decimal(value: int, scale: int) -> str:
@@ -144,17 +194,19 @@ class _Timestamp(_Text):
 
     what = "an RFC 3339 time like 2026-01-31T12:00:00Z"
     pattern = re.compile(
-        r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])[Tt](?:[01][0-9]|2[0-3]):[0-5][0-9]:(?:[0-5][0-9]|60)"
+        r"(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])[Tt]"
+        r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:(?:[0-5][0-9]|60)"
         r"(?:\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
     )
+    json_schema: ClassVar[JsonSchemaValue] = {"format": "date-time"}
 
-    @classmethod
-    def check(cls, text: str) -> Self:
-        time = super().check(text)
-        try:
-            time.datetime  # noqa: B018 - a 31st of February has the right shape only
-        except ValueError as error:
-            raise ValueError(f"{text!r} is not {cls.what}: {error}") from error
+    def __new__(cls, text: str) -> Self:
+        time = super().__new__(cls, text)
+        if text[8:10] > "28":  # only then may the month be too short
+            try:
+                time.datetime  # noqa: B018 - asked for its error
+            except ValueError as error:
+                raise ValueError(f"{text!r} is not {cls.what}: {error}") from error
         return time
 
     @property
@@ -171,8 +223,8 @@ class Time(_Timestamp):
 
     @classmethod
     def of(cls, instant: datetime) -> Self:
-        """*instant* (timezone-aware) cut to the second, in UTC."""
-        return cls(instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        """*instant* (timezone-aware, else ValueError) cut to the second, in UTC."""
+        return cls(_in_utc(instant, "seconds"))
 
 
 class MicroTime(_Timestamp):
@@ -185,5 +237,11 @@ class MicroTime(_Timestamp):
 
     @classmethod
     def of(cls, instant: datetime) -> Self:
-        """*instant* (timezone-aware) in UTC, always with six digits."""
-        return cls(instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        """*instant* (timezone-aware, else ValueError) in UTC, always with six digits."""
+        return cls(_in_utc(instant, "microseconds"))
+
+
+def _in_utc(instant: datetime, resolution: str) -> str:
+    if instant.utcoffset() is None:
+        raise ValueError(f"{instant} has no timezone; give an aware datetime, as datetime.now(UTC) is")
+    return instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=resolution) + "Z"

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from kargo_py.api.meta import Condition, KubeObject
-from kargo_py.api.types import Duration, Json, JsonObject, Model
+from kargo_py.api.types import Json, JsonObject, Model, PlainDuration
 
 
 class FreightCreationCriteria(Model):
@@ -23,7 +23,7 @@ class WarehouseSpec(Model):
 
     shard: str = ""
     """Name of the shard whose controller is responsible."""
-    interval: Duration = Duration("5m0s")
+    interval: PlainDuration = PlainDuration("5m0s")
     """How often the repositories are looked at."""
     freight_creation_policy: Literal["Automatic", "Manual"] = "Automatic"
     """Whether Freight is made of new artifacts automatically."""
@@ -42,7 +42,7 @@ class WarehouseStatus(Model):
     """The value of the annotation kargo.akuity.io/refresh that was last acted on."""
     observed_generation: int = 0
     """The metadata.generation that was last acted on."""
-    last_freight_id: str = Field(default="", alias="lastFreightID")
+    last_freight_id: str = ""
     """Name of the Freight made last."""
     discovered_artifacts: Json = None
     """What was found at the last look."""

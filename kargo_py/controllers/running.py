@@ -22,8 +22,8 @@ from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
 from kargo_py.kube.codec import JSON
-from kargo_py.kube.connection import configuration_source, connect
-from kargo_py.kube.errors import ConfigError, Forbidden, KubeError, NotFound, Unauthorized
+from kargo_py.kube.connection import connect
+from kargo_py.kube.errors import ConfigError, Forbidden, KubeError, NotFound
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
@@ -60,9 +60,6 @@ async def run_controllers(options: Options, *, ready: asyncio.Event | None = Non
             if options.argocd_kubeconfig:
                 argocd_client = await stack.enter_async_context(await connect(kubeconfig=options.argocd_kubeconfig))
             instance = await _instance(client, options.instance)
-        except Unauthorized as error:
-            source = options.kubeconfig or configuration_source(None) or "the service account of this pod"
-            raise StartError(f"{error}; log in again, or renew the token in {source}") from error
         except (KubeError, StampError) as error:
             raise StartError(str(error)) from error
         await _run(client, argocd_client, instance, options, ready)

@@ -1,26 +1,34 @@
 """Imports the few modules of kubernetes-asyncio that are used, without its thousand generated models.
 
-Importing the package whole costs about 60 MiB and half a second, because its ``__init__`` modules pull in a class for
-every kind of Kubernetes; what is used here is its kubeconfig and credential loading, its TLS set-up and its aiohttp
-session. So those modules are imported under placeholder packages, which are taken away again at once: a program that
-embeds this one and imports kubernetes_asyncio itself gets the real, whole package.
+Its packages import a class for every kind of Kubernetes in their ``__init__``: 55 MiB and a quarter of a second, for
+models that nobody here wants. So its two fat packages are imported as *lazy* ones: their submodules can be imported at
+once, their ``__init__`` runs when something is wanted of them that is not there yet. A program that embeds this one
+and imports kubernetes_asyncio itself, before or after, sees one package with one set of classes, and all of it.
 
-If the program has imported it already, that one is used.
+Import locks are the import system's own: a package that another thread is importing is waited for.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
-import importlib.util
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-_NAME = "kubernetes_asyncio"
-_lock = threading.Lock()
-_loaded: KubernetesAsyncio | None = None
+_ROOT = "kubernetes_asyncio"
+_CLIENT = f"{_ROOT}.client"
+_KUBE_CONFIG = f"{_ROOT}.config.kube_config"
+_LAZY = frozenset({_ROOT, _CLIENT})
+# What tools ask of every module they meet (doctest, unittest, pickle, …) is no reason to run an __init__.
+_NOT_ASKED_FOR_IN_PASSING = frozenset({"__all__", "__project__", "__version__"})
+
+_narrow = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,58 +38,102 @@ class KubernetesAsyncio:
     Configuration: Any
     RESTClientObject: Any
     KubeConfigLoader: Any
-    KubeConfigMerger: Any
+    InClusterConfigLoader: Any
     ConfigException: type[Exception]
-    load_incluster_config: Any
 
 
+@functools.cache
 def load() -> KubernetesAsyncio:
-    """The classes, imported on the first call."""
-    global _loaded  # noqa: PLW0603 - a cache of an import, as sys.modules is
-    with _lock:
-        if _loaded is None:
-            _loaded = _import_whole() if f"{_NAME}.client" in sys.modules else _import_narrow()
-        return _loaded
-
-
-def _import_whole() -> KubernetesAsyncio:
-    return _pick(importlib.import_module(f"{_NAME}.client.configuration").Configuration)
-
-
-def _import_narrow() -> KubernetesAsyncio:
-    spec = importlib.util.find_spec(_NAME)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("kubernetes-asyncio is not installed; run: pip install kubernetes-asyncio")
-    root = list(spec.submodule_search_locations)
-    before = set(sys.modules)
+    """The classes, imported on the first call (0.1 s: not for an event loop)."""
+    finder = _LazyFinder()
+    sys.meta_path.insert(0, finder)
+    _narrow.importing = True
     try:
-        _placeholder(_NAME, root)
-        client = _placeholder(f"{_NAME}.client", [f"{path}/client" for path in root])
-        configuration = importlib.import_module(f"{_NAME}.client.configuration").Configuration
-        # kube_config names both; ApiClient is used by none of its functions that are called here.
-        client.Configuration = configuration  # type: ignore[attr-defined]
-        client.ApiClient = object  # type: ignore[attr-defined]
-        return _pick(configuration)
+        configuration = importlib.import_module(f"{_CLIENT}.configuration").Configuration
+        client = sys.modules[_CLIENT]
+        if isinstance(client, _LazyPackage):
+            # The name under which the modules of the config package import it.
+            client.Configuration = configuration  # type: ignore[attr-defined]
+        kube_config = importlib.import_module(_KUBE_CONFIG)
+        in_cluster = importlib.import_module(f"{_ROOT}.config.incluster_config")
+        rest = importlib.import_module(f"{_CLIENT}.rest")
     finally:
-        for name in set(sys.modules) - before:
-            if name == _NAME or name.startswith(f"{_NAME}."):
-                del sys.modules[name]
-
-
-def _placeholder(name: str, path: list[str]) -> ModuleType:
-    module = ModuleType(name)
-    module.__path__ = path
-    sys.modules[name] = module
-    return module
-
-
-def _pick(configuration: Any) -> KubernetesAsyncio:
-    kube_config = importlib.import_module(f"{_NAME}.config.kube_config")
+        _narrow.importing = False
+        sys.meta_path.remove(finder)
     return KubernetesAsyncio(
         Configuration=configuration,
-        RESTClientObject=importlib.import_module(f"{_NAME}.client.rest").RESTClientObject,
+        RESTClientObject=rest.RESTClientObject,
         KubeConfigLoader=kube_config.KubeConfigLoader,
-        KubeConfigMerger=kube_config.KubeConfigMerger,
-        ConfigException=importlib.import_module(f"{_NAME}.config.config_exception").ConfigException,
-        load_incluster_config=importlib.import_module(f"{_NAME}.config.incluster_config").load_incluster_config,
+        InClusterConfigLoader=in_cluster.InClusterConfigLoader,
+        ConfigException=kube_config.ConfigException,
     )
+
+
+class _LazyFinder(MetaPathFinder):
+    """Finds the fat packages where they are, and gives them a loader that does not run them."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in _LAZY:
+            return None
+        for finder in sys.meta_path:
+            spec = None if isinstance(finder, _LazyFinder) else finder.find_spec(fullname, path, target)
+            if spec is not None and spec.loader is not None:
+                spec.loader = _LazyLoader(spec.loader)
+                return spec
+        return None
+
+
+class _LazyLoader(Loader):
+    def __init__(self, true_loader: Loader) -> None:
+        self._true_loader = true_loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _LazyPackage(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._true_loader
+        module.__loader__ = self._true_loader
+
+
+class _LazyPackage(ModuleType):
+    """A package that becomes an ordinary one, by running its ``__init__``, when a name is not there yet."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        # One lock a package, and held while it runs only: none of these packages' submodules needs a name of its own
+        # package while it is being imported, so nobody who holds the import lock of one waits here.
+        self._running = threading.RLock()
+        self._runs = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name not in _NOT_ASKED_FOR_IN_PASSING:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name == "ApiClient" and getattr(_narrow, "importing", False):
+            return _api_client
+        self._run()
+        return ModuleType.__getattribute__(self, name)
+
+    def __dir__(self) -> list[str]:
+        self._run()
+        return list(ModuleType.__dir__(self))
+
+    def _run(self) -> None:
+        with self._running:
+            if self._runs or type(self) is ModuleType or self.__spec__ is None or self.__spec__.loader is None:
+                return
+            self._runs = True
+            try:
+                self.__spec__.loader.exec_module(self)
+            finally:
+                self._runs = False
+            self.__class__ = ModuleType  # type: ignore[assignment]
+            if self.__name__ == _CLIENT and (kube_config := sys.modules.get(_KUBE_CONFIG)):
+                kube_config.ApiClient = self.ApiClient  # type: ignore[attr-defined]
+
+
+def _api_client(*args: Any, **kwargs: Any) -> Any:
+    """Stands for ApiClient in kube_config, which makes one in a single function, until the package has run."""
+    return importlib.import_module(_CLIENT).ApiClient(*args, **kwargs)

@@ -36,13 +36,20 @@ def decode(data: bytes) -> Any:
     """Parse JSON; raises DecodeError."""
     try:
         return _decoder.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise DecodeError(f"the answer is no JSON: {error}: {data[:200]!r}") from error
 
 
 def _object(value: Any) -> JsonObject:
     if not isinstance(value, dict):
         raise DecodeError(f"the answer is a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def _mapping(body: JsonObject, name: str) -> JsonObject:
+    value = body.get(name) or {}
+    if not isinstance(value, dict):
+        raise DecodeError(f"{name} is a JSON {type(value).__name__}, not an object")
     return value
 
 
@@ -60,12 +67,14 @@ class JsonCodec:
     def page(self, data: bytes) -> Page[JsonObject]:
         """Parse a list."""
         body = _object(decode(data))
-        meta = body.get("metadata") or {}
+        meta = _mapping(body, "metadata")
         items = body.get("items") or []
+        if not isinstance(items, list):
+            raise DecodeError(f"items is a JSON {type(items).__name__}, not a list")
         kind = str(body.get("kind") or "").removesuffix("List")
         head = {"apiVersion": body["apiVersion"], "kind": kind} if kind and body.get("apiVersion") else {}
         return Page(
-            [item if item.get("kind") else {**head, **item} for item in items],
+            [{**head, **_object(item)} for item in items],
             str(meta.get("resourceVersion") or ""),
             str(meta.get("continue") or ""),
         )
@@ -80,13 +89,18 @@ class JsonCodec:
             type_ = EventType(body.get("type"))
         except ValueError as error:
             raise DecodeError(f"watch event of unknown type {body.get('type')!r}") from error
-        version = str((obj.get("metadata") or {}).get("resourceVersion") or "")
+        version = str(_mapping(obj, "metadata").get("resourceVersion") or "")
         return WatchEvent(type_, version, None if type_ is EventType.BOOKMARK else obj)
 
     def meta(self, obj: JsonObject) -> Meta:
-        """Name, uid and version."""
-        meta = obj["metadata"]
-        return Meta(Key(meta.get("namespace", ""), meta["name"]), meta.get("uid", ""), meta.get("resourceVersion", ""))
+        """Name, uid and version; raises DecodeError for an object without a name."""
+        meta = _mapping(obj, "metadata")
+        namespace, name, uid, version = (
+            str(meta.get(field) or "") for field in ("namespace", "name", "uid", "resourceVersion")
+        )
+        if not name:
+            raise DecodeError(f"an object of kind {obj.get('kind')!r} has no metadata.name")
+        return Meta(Key(namespace, name), uid, version)
 
 
 JSON = JsonCodec()

@@ -22,6 +22,9 @@ from kargo_py.kube.resources import Key, Resource
 
 EVENTS = Resource("", "v1", "events", "Event")
 
+FLUSH_TIME = 5.0
+"""Seconds given, when stopping, to what is still queued."""
+
 _MAX_MESSAGE = 1024
 _log = structlog.get_logger(__name__)
 
@@ -110,26 +113,43 @@ class EventRecorder:
         self._news.set()
 
     async def run(self) -> None:
-        """Write Events as they come, until cancelled; then what is queued is still written once."""
+        """Write Events as they come, until cancelled; then what is queued is still written, for FLUSH_TIME at most."""
         try:
             while True:
                 await self._news.wait()
+                self._news.clear()
                 await self._write_queued()
         finally:
-            await self._write_queued()
+            await self._flush()
+
+    async def _flush(self) -> None:
+        try:
+            async with asyncio.timeout(FLUSH_TIME):
+                await self._write_queued()
+        except TimeoutError:
+            while self._queue:
+                self._lost(self._queue.popleft()[0], "stopped before it could be written")
 
     async def _write_queued(self) -> None:
         while self._queue:
-            event, at = self._queue.popleft()
+            event, at = self._queue[0]
+            await self._write(event, at)
+            # It may have been pushed out meanwhile; it is taken out only now, so that a cancelled write is repeated.
+            if self._queue and self._queue[0][0] is event:
+                self._queue.popleft()
+
+    async def _write(self, event: Event, at: datetime) -> None:
+        try:
             body = encode(event.body(self._component, self._instance, at))
-            try:
-                await self._client.create(EVENTS, event.key.namespace, body, codec=JSON)
-                self.written += 1
-            except AlreadyExists:
-                continue
-            except KubeError as error:
-                self._lost(event, str(error))
-        self._news.clear()
+            await self._client.create(EVENTS, event.key.namespace, body, codec=JSON)
+            self.written += 1
+        except AlreadyExists:
+            pass
+        except KubeError as error:
+            self._lost(event, str(error))
+        except Exception:  # noqa: BLE001 - an Event is worth no failure of anything; it is told with its traceback
+            self.dropped += 1
+            _log.exception("event not written", event_name=event.name, reason=event.reason)
 
     def _lost(self, event: Event, why: str) -> None:
         self.dropped += 1

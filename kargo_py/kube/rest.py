@@ -1,24 +1,23 @@
-"""The client over HTTP: aiohttp, with the credentials and TLS that kubernetes-asyncio set up.
+"""The client over HTTP: verbs to requests, and answers to objects or typed errors.
 
-Its own request path is not used: it serialises bodies itself, buffers watches line by line and parses three times. What
-is added here: bytes in and out, typed errors, a time-out on everything (kubernetes-asyncio has none: a frozen server
-would hang a watch for ever), one cap on the writes in flight, and 429 honoured by every request to the server at once.
+What is added to a transport: a time-out on everything, what is known after each failure, one cap on the writes in
+flight, and 429 honoured by every request to the server at once.
 
-Answers are asked for uncompressed: API servers compress lists above 128 KiB on request, which costs both sides more CPU
-than it saves on the links a controller has to its API server.
+Answers are asked for uncompressed. API servers compress lists above 128 KiB on request; that costs the server more than
+it takes to send them on the links a controller has to its API server, and no answer to a write is that long.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -26,56 +25,62 @@ import aiohttp
 from kargo_py.kube.client import Codec, Page, PatchType, WatchEvent
 from kargo_py.kube.codec import decode, encode
 from kargo_py.kube.errors import (
+    ApiError,
+    ConfigError,
     ConnectionLost,
     DecodeError,
     KubeError,
     OutcomeUnknown,
-    ServerError,
     TooManyRequests,
     Unauthorized,
     Unreachable,
     error_from_status,
 )
 from kargo_py.kube.resources import Key, Resource
+from kargo_py.kube.transport import BrokenOff, Request, Transport
 
 T = TypeVar("T")
 
 _JSON = "application/json"
-_WRITES = frozenset({"create", "replace", "patch", "delete"})
-_METHODS = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "replace": "PUT", "patch": "PATCH"}
+_METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DELETE"}
+_SHOWN_OF_A_STRANGE_ANSWER = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Limits of one client; times are in seconds.
-
-    ``max_waits`` is how often a request that was answered 429 is sent again before TooManyRequests is raised.
-    """
+    """Limits of one client; times are in seconds."""
 
     connect_timeout: float = 5.0
-    request_timeout: float = 30.0
+    read_timeout: float = 30.0
+    """For a get or one page of a list, from sending to the last byte."""
+    write_timeout: float = 30.0
     watch_margin: float = 10.0
+    """How much longer than the time it was given a watch may be silent."""
     max_writes_in_flight: int = 32
-    max_waits: int = 10
-    longest_wait: float = 60.0
-    renew_every: float = 60.0
+    throttled_tries: int = 10
+    """How often one request may be answered 429 …"""
+    throttled_time: float = 60.0
+    """… and how long it may have waited in all, before TooManyRequests is raised."""
+    renewal_pause: float = 5.0
+    """Credentials that are refused are renewed no more often than this."""
 
 
 @dataclass(slots=True)
 class Stats:
-    """What was sent: ``requests`` by "verb resource", 429s and requests that ended in an error by its class name."""
+    """What was sent: ``requests`` by "verb resource", how many of them again, 429s, and failures by class name."""
 
     requests: Counter[str] = field(default_factory=Counter)
+    retried: int = 0
     throttled: int = 0
     failed: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _Call:
     verb: str
     resource: Resource
     path: str
-    name: str = ""
+    about: str = ""
     body: bytes | None = None
     content_type: str = _JSON
     params: Mapping[str, str] = field(default_factory=dict)
@@ -83,12 +88,18 @@ class _Request:
 
     @property
     def is_write(self) -> bool:
-        return self.verb in _WRITES
+        return self.verb in _METHODS
 
     def __str__(self) -> str:
-        sub = f"/{self.subresource}" if self.subresource else ""
-        name = f' "{self.name}"' if self.name else ""
-        return f"{self.verb} {self.resource}{sub}{name}"
+        words = [self.verb, self.resource.plural + (f"/{self.subresource}" if self.subresource else ""), self.about]
+        return " ".join(word for word in words if word)
+
+    def request(self, timeout: aiohttp.ClientTimeout) -> Request:
+        headers = [("Accept", _JSON), ("Accept-Encoding", "identity"), ("User-Agent", "kargo-py")]
+        if self.body is not None:
+            headers.append(("Content-Type", self.content_type))
+        path = f"{self.path}?{urlencode(self.params)}" if self.params else self.path
+        return Request(_METHODS.get(self.verb, "GET"), path, headers, self.body, timeout, once=self.is_write)
 
 
 class RestClient:
@@ -97,38 +108,23 @@ class RestClient:
     Close it, or use it as an async context manager.
     """
 
-    def __init__(
-        self,
-        configuration: Any,
-        rest: Any,
-        *,
-        renew: Callable[[], Awaitable[None]] | None,
-        settings: Settings,
-        source: str = "",
-    ) -> None:
-        self._configuration = configuration
-        self._rest = rest
-        self._session: aiohttp.ClientSession = rest.pool_manager
-        self._renew = renew
-        self._renewed = time.monotonic()
-        self._renewing = asyncio.Lock()
+    def __init__(self, transport: Transport, settings: Settings) -> None:
+        self._transport = transport
         self._settings = settings
         self._writes = asyncio.Semaphore(settings.max_writes_in_flight)
-        self._open_at = 0.0
-        self._timeout = aiohttp.ClientTimeout(
-            total=settings.request_timeout, sock_connect=settings.connect_timeout, sock_read=settings.request_timeout
-        )
-        self.source = source
+        self._gate = _Gate(settings.throttled_time)
+        self._read_limits = aiohttp.ClientTimeout(total=settings.read_timeout, sock_connect=settings.connect_timeout)
+        self._write_limits = aiohttp.ClientTimeout(total=settings.write_timeout, sock_connect=settings.connect_timeout)
         self.stats = Stats()
 
     @property
     def host(self) -> str:
         """The server's URL."""
-        return str(self._configuration.host)
+        return self._transport.server
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._rest.close()
+        await self._transport.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -142,8 +138,8 @@ class RestClient:
 
     async def get(self, resource: Resource, key: Key, *, codec: Codec[T]) -> T:
         """Read one object from the newest state."""
-        request = _Request("get", resource, resource.path(key.namespace, key.name), str(key))
-        return self._decode(request, codec.object, await self._answer(request))
+        call = _Call("get", resource, resource.path(key.namespace, key.name), _quoted(key))
+        return self._decode(call, codec.object, await self._answer(call))
 
     async def list(
         self,
@@ -166,8 +162,8 @@ class RestClient:
         )
         if continue_token:
             params["continue"] = continue_token
-        request = _Request("list", resource, resource.path(namespace), namespace, params=params)
-        return self._decode(request, codec.page, await self._answer(request))
+        call = _Call("list", resource, resource.path(namespace), _within(namespace), params=params)
+        return self._decode(call, codec.page, await self._answer(call))
 
     async def watch(
         self,
@@ -189,29 +185,29 @@ class RestClient:
             fieldSelector=field_selector,
             timeoutSeconds=str(timeout_seconds),
         )
-        request = _Request("watch", resource, resource.path(namespace), namespace, params=params)
-        timeout = aiohttp.ClientTimeout(
+        call = _Call("watch", resource, resource.path(namespace), _within(namespace), params=params)
+        limits = aiohttp.ClientTimeout(
             total=None,
+            # The whole way to a connection, a proxy's answer included.
+            connect=self._settings.read_timeout,
             sock_connect=self._settings.connect_timeout,
             sock_read=timeout_seconds + self._settings.watch_margin,
         )
-        try:
-            async with self._sent(request, timeout) as response:
+        with self._typed_errors(call):
+            async with self._good(call, limits) as response:
                 async for line in _lines(response):
-                    yield self._decode(request, codec.event, line)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._transport_error(request, error) from error
+                    yield self._decode(call, codec.event, line)
 
     async def create(self, resource: Resource, namespace: str, body: bytes, *, codec: Codec[T]) -> T:
         """Create an object."""
-        request = _Request("create", resource, resource.path(namespace), namespace, body)
-        return self._decode(request, codec.object, await self._answer(request))
+        call = _Call("create", resource, resource.path(namespace), _within(namespace), body)
+        return self._decode(call, codec.object, await self._answer(call))
 
     async def replace(self, resource: Resource, key: Key, body: bytes, *, codec: Codec[T], subresource: str = "") -> T:
         """Put an object."""
         path = resource.path(key.namespace, key.name, subresource)
-        request = _Request("replace", resource, path, str(key), body, subresource=subresource)
-        return self._decode(request, codec.object, await self._answer(request))
+        call = _Call("replace", resource, path, _quoted(key), body, subresource=subresource)
+        return self._decode(call, codec.object, await self._answer(call))
 
     async def patch(
         self,
@@ -227,133 +223,214 @@ class RestClient:
         """Patch an object."""
         path = resource.path(key.namespace, key.name, subresource)
         params = _params(fieldManager=field_manager, force="true" if patch_type is PatchType.APPLY else "")
-        request = _Request("patch", resource, path, str(key), body, patch_type.value, params, subresource)
-        return self._decode(request, codec.object, await self._answer(request))
+        call = _Call("patch", resource, path, _quoted(key), body, patch_type.value, params, subresource)
+        return self._decode(call, codec.object, await self._answer(call))
 
     async def delete(self, resource: Resource, key: Key, *, uid: str = "", resource_version: str = "") -> None:
         """Delete an object."""
         preconditions = _params(uid=uid, resourceVersion=resource_version)
         body = encode({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions})
-        request = _Request("delete", resource, resource.path(key.namespace, key.name), str(key), body)
-        await self._answer(request)
+        call = _Call("delete", resource, resource.path(key.namespace, key.name), _quoted(key), body)
+        await self._answer(call)
 
     # -- sending -------------------------------------------------------------------------------------------------
 
-    async def _answer(self, request: _Request) -> bytes:
+    async def _answer(self, call: _Call) -> bytes:
         """The body of a good answer; every other outcome as the error that says what is known of it."""
-        if not request.is_write:
-            return await self._body(request)
+        if not call.is_write:
+            return await self._body(call, self._read_limits)
         async with self._writes:
-            return await self._body(request)
+            return await self._body(call, self._write_limits)
 
-    async def _body(self, request: _Request) -> bytes:
-        try:
-            async with self._sent(request, self._timeout) as response:
+    async def _body(self, call: _Call, limits: aiohttp.ClientTimeout) -> bytes:
+        with self._typed_errors(call):
+            async with self._good(call, limits) as response:
                 return await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._transport_error(request, error) from error
 
     @asynccontextmanager
-    async def _sent(self, request: _Request, limits: aiohttp.ClientTimeout) -> AsyncGenerator[aiohttp.ClientResponse]:
+    async def _good(self, call: _Call, limits: aiohttp.ClientTimeout) -> AsyncGenerator[aiohttp.ClientResponse]:
         """Send, wait out 429, renew credentials once on 401; yields a response with a 2xx code."""
+        request = call.request(limits)
+        throttling = _Throttling(self._settings.throttled_tries, self._settings.throttled_time)
         renewed = False
-        waits = 0
         while True:
-            await self._gate()
-            response = await self._send(request, limits)
-            async with response:
-                if response.status < 300:
+            await self._gate.passed(call)
+            await self._transport.renew_if_due()
+            generation = self._transport.generation
+            self.stats.requests[f"{call.verb} {call.resource.plural}"] += 1
+            async with self._transport.sent(request) as response:
+                if 200 <= response.status < 300:
                     yield response
                     return
-                error = await self._error(request, response)
-            if isinstance(error, TooManyRequests) and waits < self._settings.max_waits:
-                waits += 1
-                self._close_gate(error.retry_after, waits)
-                continue
-            if isinstance(error, Unauthorized) and not renewed and self._renew is not None:
+                error = await _error(call, response)
+            if isinstance(error, TooManyRequests):
+                self.stats.throttled += 1
+                self._gate.close(throttling.seconds(error))
+                if throttling.exhausted:
+                    raise error
+            elif isinstance(error, Unauthorized):
+                if renewed or not await self._renewed(call, generation):
+                    raise self._unauthorized(error)
                 renewed = True
-                await self._renew_credentials(force=True)
-                continue
-            self.stats.failed[type(error).__name__] += 1
-            if request.is_write and isinstance(error, ServerError):
-                raise OutcomeUnknown(
-                    f"the server answered {error.code}: {error.message}", request=str(request)
-                ) from error
-            raise error
+            else:
+                raise _what_is_known(call, error)
+            self.stats.retried += 1
 
-    async def _send(self, request: _Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        self.stats.requests[f"{request.verb} {request.resource.plural}"] += 1
-        await self._renew_credentials()
-        headers = {"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": "kargo-py"}
-        for auth in (await self._configuration.auth_settings()).values():
-            headers[auth["key"]] = auth["value"]
-        if request.body is not None:
-            headers["Content-Type"] = request.content_type
-        url = self.host + request.path
-        if request.params:
-            url += "?" + urlencode(request.params)
-        options: dict[str, Any] = {"headers": headers, "data": request.body, "timeout": limits}
-        if self._rest.proxy:
-            options["proxy"] = self._rest.proxy
-        if self._rest.server_hostname:
-            options["server_hostname"] = self._rest.server_hostname
-        return await self._session.request(_METHODS.get(request.verb, "DELETE"), url, **options)
-
-    async def _error(self, request: _Request, response: aiohttp.ClientResponse) -> KubeError:
-        raw = await response.read()
+    async def _renewed(self, call: _Call, generation: int) -> bool:
         try:
-            status = decode(raw)
-        except DecodeError:
-            status = {"message": raw[:300].decode(errors="replace")}
-        error = error_from_status(status, request=str(request), code=response.status)
-        if isinstance(error, TooManyRequests):
-            self.stats.throttled += 1
-            error.retry_after = _seconds(response.headers.get("Retry-After"))
-        return error
+            return await self._transport.renew_refused(generation)
+        except ConfigError as error:
+            text = f"{self.host} refused {self._transport.credentials}, and renewing failed: {error.message}"
+            raise ConfigError(text, request=str(call)) from error
 
-    def _transport_error(self, request: _Request, error: Exception) -> KubeError:
-        """Not sent, lost, or (for a write) unknown."""
-        self.stats.failed[type(error).__name__] += 1
-        why = " ".join(str(error).split()) or type(error).__name__
-        if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
-            text = f"cannot reach the API server {self.host}: {why}; is it running, and is the kubeconfig right?"
-            return Unreachable(text, request=str(request))
+    def _unauthorized(self, error: Unauthorized) -> Unauthorized:
+        text = (
+            f"the API server {self.host} does not accept {self._transport.credentials} ({error.message});"
+            " log in again or renew them"
+        )
+        return Unauthorized(error.code, error.reason, text, request=error.request, status=error.status)
+
+    @contextmanager
+    def _typed_errors(self, call: _Call) -> Generator[None]:
+        """Raise what aiohttp raises as what is known afterwards; count failures."""
+        try:
+            try:
+                yield
+            except (BrokenOff, aiohttp.ClientError, TimeoutError, OSError) as error:
+                cause = error.__cause__ if isinstance(error, BrokenOff) else error
+                raise self._transport_error(call, cause) from cause
+        except KubeError as error:
+            self.stats.failed[type(error).__name__] += 1
+            raise
+
+    def _transport_error(self, call: _Call, error: BaseException | None) -> KubeError:
+        """Not sent, or lost, or (for a write) unknown."""
+        request = str(call)
+        if isinstance(error, _NEVER_SENT):
+            source = self._transport.source
+            why = _why_not_connected(error)
+            text = f"cannot reach the API server {self.host}: {why}; is it running, and is the {source} right?"
+            return Unreachable(text, request=request)
         if isinstance(error, TimeoutError):
-            why = f"no answer in time ({why})" if str(error) else "no answer in time"
-        if request.is_write:
-            return OutcomeUnknown(f"the connection to {self.host} broke off: {why}", request=str(request))
-        return ConnectionLost(f"the connection to {self.host} broke off: {why}", request=str(request))
+            text = f"{self.host} gave no answer in time"
+        else:
+            text = f"the connection to {self.host} broke off: {_one_line(error)}"
+        return OutcomeUnknown(text, request=request) if call.is_write else ConnectionLost(text, request=request)
 
-    # -- 429 and credentials --------------------------------------------------------------------------------------
-
-    async def _gate(self) -> None:
-        """Wait while the server asked not to be sent anything."""
-        while (wait := self._open_at - asyncio.get_running_loop().time()) > 0:  # noqa: ASYNC110 - the time may move
-            await asyncio.sleep(wait)
-
-    def _close_gate(self, retry_after: float | None, waits: int) -> None:
-        wait = min(retry_after if retry_after is not None else 2.0 ** (waits - 2), self._settings.longest_wait)
-        # Jitter, so that not every client of a recovering server comes back in the same instant.
-        wait *= 1 + random.random() / 4  # noqa: S311
-        self._open_at = max(self._open_at, asyncio.get_running_loop().time() + wait)
-
-    async def _renew_credentials(self, *, force: bool = False) -> None:
-        if self._renew is None or not (force or self._stale()):
-            return
-        seen = self._renewed
-        async with self._renewing:
-            if self._renewed == seen or (not force and self._stale()):
-                await self._renew()
-                self._renewed = time.monotonic()
-
-    def _stale(self) -> bool:
-        return time.monotonic() - self._renewed > self._settings.renew_every
-
-    def _decode(self, request: _Request, parse: Callable[[bytes], T], data: bytes) -> T:
+    def _decode(self, call: _Call, parse: Callable[[bytes], T], data: bytes) -> T:
+        request = str(call)
         try:
             return parse(data)
         except DecodeError as error:
-            raise DecodeError(error.message, request=str(request)) from error
+            if call.is_write:
+                # It was accepted, by the code; by whom, if this is no Kubernetes answer, is anyone's guess.
+                raise OutcomeUnknown(error.message, request=request) from error
+            raise DecodeError(error.message, request=request) from error
+        except ApiError as error:
+            raise error_from_status(error.status, request=request, code=error.code) from error
+
+
+class _Gate:
+    """Shut while the server asked not to be sent anything; every request to it passes here."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._opens = 0.0
+
+    async def passed(self, call: _Call) -> None:
+        """Wait until the gate is open; raises TooManyRequests at once if that takes too long."""
+        now = asyncio.get_running_loop().time
+        while (left := self._opens - now()) > 0:
+            if left > self._patience:
+                text = f"the server asked not to be sent anything for another {left:.0f} s"
+                error = TooManyRequests(429, "TooManyRequests", text, request=str(call))
+                error.retry_after = left
+                raise error
+            # Jitter, so that not all that waited come back in the same instant.
+            await asyncio.sleep(left + random.random() * min(left, 1.0))  # noqa: S311
+
+    def close(self, seconds: float) -> None:
+        self._opens = max(self._opens, asyncio.get_running_loop().time() + seconds)
+
+
+class _Throttling:
+    """How long one request has been put off by 429."""
+
+    def __init__(self, tries: int, patience: float) -> None:
+        self._tries_left = tries
+        self._patience = patience
+        self._backoff = 0.25
+
+    @property
+    def exhausted(self) -> bool:
+        return self._tries_left <= 0 or self._patience < 0
+
+    def seconds(self, error: TooManyRequests) -> float:
+        """How long to keep off: as long as the server asked, or ever longer if it did not say."""
+        self._tries_left -= 1
+        self._backoff = min(self._backoff * 2, 8.0)
+        wait = self._backoff if error.retry_after is None else max(error.retry_after, 0.1)
+        self._patience -= wait
+        return wait
+
+
+# TLS and DNS failures are connector errors too.
+_NEVER_SENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.InvalidURL,
+)
+
+
+def _why_not_connected(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        verification = getattr(error.certificate_error, "verify_message", "") or _one_line(error.certificate_error)
+        return f"its certificate is not accepted: {verification.rstrip('.')}"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return f"TLS failed: {_one_line(error.os_error)}"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy answered {error.status} {error.message}"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no connection in time"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno
+        return os.strerror(number) if number and number > 0 else _one_line(error.os_error)
+    return _one_line(error)
+
+
+def _one_line(error: BaseException | None) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+async def _error(call: _Call, response: aiohttp.ClientResponse) -> ApiError:
+    raw = await response.read()
+    try:
+        status = decode(raw)
+    except DecodeError:
+        # A proxy's words.
+        status = {"message": _one_line(Exception(raw[:_SHOWN_OF_A_STRANGE_ANSWER].decode(errors="replace")))}
+    error = error_from_status(status, request=str(call), code=response.status)
+    if isinstance(error, TooManyRequests):
+        error.retry_after = _seconds(response.headers.get("Retry-After"))
+    return error
+
+
+def _what_is_known(call: _Call, error: ApiError) -> KubeError:
+    """A write that the server gave up may have been carried out."""
+    if not call.is_write or (error.code < 500 and error.code != 408):
+        return error
+    unknown = OutcomeUnknown(f"the server answered {error.code}: {error.message}", request=str(call))
+    unknown.__cause__ = error
+    return unknown
+
+
+def _quoted(key: Key) -> str:
+    return f'"{key}"'
+
+
+def _within(namespace: str) -> str:
+    return f'in "{namespace}"' if namespace else ""
 
 
 def _params(**given: str) -> dict[str, str]:
@@ -361,10 +438,7 @@ def _params(**given: str) -> dict[str, str]:
 
 
 def _seconds(header: str | None) -> float | None:
-    try:
-        return max(0.0, float(header)) if header is not None else None
-    except ValueError:
-        return None
+    return float(header) if header is not None and header.isdecimal() else None
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
@@ -377,5 +451,5 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
             if line := b"".join(pending):
                 yield line
             pending = [piece]
-    if line := b"".join(pending):
-        yield line
+    if any(pending):
+        raise aiohttp.ClientPayloadError("it ended in the middle of an event")

@@ -12,25 +12,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from tenacity import wait_random_exponential
-from tenacity.asyncio import AsyncRetrying
-from tenacity.retry import retry_if_exception_type
-from tenacity.stop import stop_after_attempt
+from tenacity import RetryCallState, wait_random_exponential
 
 from kargo_py.kube.client import Client, Codec, JsonObject, PatchType
-from kargo_py.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, OutcomeUnknown
+from kargo_py.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, KubeError, NotFound, OutcomeUnknown
 from kargo_py.kube.resources import Key, Resource
 
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""How often the identical bytes are sent while the outcome stays unknown."""
+"""How often, at most, the identical bytes are sent while the outcome stays unknown."""
+
+_wait = wait_random_exponential(multiplier=0.2, max=5)
 
 
 async def uninterrupted(write: Awaitable[T]) -> T:
     """Finish *write* even if the caller is cancelled meanwhile; the cancellation is raised after it.
 
-    A write abandoned half-way would be an unknown outcome made by ourselves.
+    A write abandoned half-way would be an unknown outcome made by ourselves. If it fails after the caller was
+    cancelled, its error is the cause of the CancelledError.
     """
     task = asyncio.ensure_future(write)
     cancelled: asyncio.CancelledError | None = None
@@ -44,9 +44,7 @@ async def uninterrupted(write: Awaitable[T]) -> T:
         except Exception:  # noqa: BLE001, S110 - task.result() below raises it
             pass
     if cancelled is not None:
-        if not task.cancelled():
-            task.exception()  # seen; the cancellation is what the caller asked for
-        raise cancelled
+        raise cancelled from task.exception()
     return task.result()
 
 
@@ -60,12 +58,14 @@ async def guarded_patch(
     landed: Callable[[T], bool],
     patch_type: PatchType = PatchType.MERGE,
     subresource: str = "",
+    attempts: int = ATTEMPTS,
 ) -> T:
     """Send a patch that carries a guard, until its outcome is known.
 
     *body* must name ``metadata.resourceVersion`` (or, as a JSON patch, test what it rests on); *landed* tells from a
-    live object whether this very patch was carried out. Raises Conflict if it certainly was not, OutcomeUnknown if even
-    looking did not help, and any other KubeError.
+    live object whether this very patch was carried out. Raises OutcomeUnknown if that could not be found out; any other
+    KubeError means that it was not carried out: Conflict and Invalid that its guard held it back, NotFound that the
+    object is gone.
     """
 
     async def send() -> T:
@@ -74,7 +74,7 @@ async def guarded_patch(
     async def look() -> T:
         return await client.get(resource, key, codec=codec)
 
-    return await _settle(send, look, landed, refusals=(Conflict, Invalid))
+    return await _settle(send, look, landed, refusals=(Conflict, Invalid), final=(NotFound,), attempts=attempts)
 
 
 async def guarded_create(
@@ -85,16 +85,24 @@ async def guarded_create(
     *,
     codec: Codec[T],
     landed: Callable[[T], bool],
+    attempts: int = ATTEMPTS,
 ) -> T:
-    """Create the object *key*, until the outcome is known; its name is the guard. Raises as guarded_patch."""
+    """Create the object *key*, until the outcome is known; its name is the guard.
+
+    Raises AlreadyExists if somebody else's object has that name, else as guarded_patch.
+    """
 
     async def send() -> T:
         return await client.create(resource, key.namespace, body, codec=codec)
 
     async def look() -> T:
-        return await client.get(resource, key, codec=codec)
+        try:
+            return await client.get(resource, key, codec=codec)
+        except NotFound as error:
+            # Ours may have been deleted already, or be still on its way.
+            raise OutcomeUnknown(error.message, request=error.request) from error
 
-    return await _settle(send, look, landed, refusals=(AlreadyExists,))
+    return await _settle(send, look, landed, refusals=(AlreadyExists,), attempts=attempts)
 
 
 async def _settle(
@@ -103,31 +111,53 @@ async def _settle(
     landed: Callable[[T], bool],
     *,
     refusals: tuple[type[ApiError], ...],
+    final: tuple[type[ApiError], ...] = (),
+    attempts: int,
 ) -> T:
-    unknown = False
+    """Send until the outcome is known.
 
-    async def attempt() -> T:
-        nonlocal unknown
+    *refusals* are the answers that our own write, having landed, would cause; *final* are those after which it does not
+    matter any more.
+    """
+    try:
+        return await send()
+    except OutcomeUnknown as error:
+        unknown = error
+    # From here on no failure to send says anything about what was sent before.
+    for attempt in range(1, attempts):
+        await asyncio.sleep(_pause(attempt))
         try:
             return await send()
-        except OutcomeUnknown:
-            unknown = True
+        except final:
             raise
-        except refusals:
-            if not unknown:
-                raise
-            found = await look()
-            if landed(found):
-                return found
-            raise
+        except refusals as refusal:
+            return await _look(look, landed, otherwise=refusal, unknown=unknown)
+        except OutcomeUnknown as error:
+            unknown = error
+        except KubeError:
+            continue
+    return await _look(look, landed, otherwise=unknown, unknown=unknown)
 
-    retrying = AsyncRetrying(
-        retry=retry_if_exception_type(OutcomeUnknown),
-        wait=wait_random_exponential(multiplier=0.2, max=5),
-        stop=stop_after_attempt(ATTEMPTS),
-        reraise=True,
-    )
-    return await retrying(attempt)
+
+async def _look(
+    look: Callable[[], Awaitable[T]], landed: Callable[[T], bool], *, otherwise: KubeError, unknown: OutcomeUnknown
+) -> T:
+    """The live object if our write shows in it; raises *otherwise* if it does not, *unknown* if nothing can be seen."""
+    try:
+        found = await look()
+    except NotFound:
+        raise
+    except KubeError as error:
+        raise unknown from error
+    if landed(found):
+        return found
+    raise otherwise
+
+
+def _pause(attempt: int) -> float:
+    state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
+    state.attempt_number = attempt
+    return _wait(state)
 
 
 def contains(obj: Any, patch: Any) -> bool:

@@ -44,9 +44,12 @@ def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check", str(tmp_path)]) == 0
     (tmp_path / "kargo.akuity.io_stages.yaml").write_text("changed")
     (tmp_path / "kargo.akuity.io_projects.yaml").unlink()
-    (tmp_path / "old.yaml").write_text("old")
+    (tmp_path / "kargo.akuity.io_olds.yaml").write_text("old")
     assert main(["--check", str(tmp_path)]) == 1
-    assert "kargo.akuity.io_projects.yaml, kargo.akuity.io_stages.yaml, old.yaml" in capsys.readouterr().err
+    assert (
+        "kargo.akuity.io_olds.yaml, kargo.akuity.io_projects.yaml, kargo.akuity.io_stages.yaml"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
@@ -93,6 +96,7 @@ def test_no_other_defaults_are_made_up() -> None:
         ("promotions", "phase", "Pending"),
         ("promotions", "kind", "PromotionTask"),
         ("stages", "kind", "PromotionTask"),
+        ("stages", "kind", "AnalysisTemplate"),
         ("stages", "phase", "Pending"),
         ("stages", "selectionPolicy", "NewestFreight"),
         ("warehouses", "interval", "5m0s"),

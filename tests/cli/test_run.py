@@ -133,7 +133,7 @@ def test_forbidden(apiserver: ApiServer, tmp_path: Path) -> None:
     assert_one_line(kargo_py("run", "--kubeconfig", str(nobody), "--instance-id=x"), "allow get, list, watch")
     stale = tmp_path / "stale"
     stale.write_text(nobody.read_text().replace(apiserver.token("nobody"), "expired"))
-    assert_one_line(kargo_py("run", "--kubeconfig", str(stale)), "Unauthorized", "renew the token", str(stale))
+    assert_one_line(kargo_py("run", "--kubeconfig", str(stale)), "does not accept", "log in again", str(stale))
 
 
 @pytest.mark.envtest

@@ -13,7 +13,10 @@ from typing import Any
 from aiohttp import web
 
 from kargo_py.kube._kubernetes_asyncio import load
+from kargo_py.kube.errors import ConfigError
+from kargo_py.kube.kubeconfig import Access
 from kargo_py.kube.rest import RestClient, Settings
+from kargo_py.kube.transport import open_transport
 
 JsonObject = dict[str, Any]
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -36,12 +39,16 @@ class Peer:
 
     script: list[Behaviour] = field(default_factory=list)
     received: list[Received] = field(default_factory=list)
+    connections: list[int] = field(default_factory=list)
+    """The port of the client at each request."""
     url: str = ""
     hold: asyncio.Event = field(default_factory=asyncio.Event)
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
+        assert request.transport is not None
+        self.connections.append(request.transport.get_extra_info("peername")[1])
         self.received.append(Received(request.method, request.path, dict(request.query), dict(request.headers), body))
         async with self.arrived:
             self.arrived.notify_all()
@@ -132,7 +139,7 @@ async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Peer]:
     peer = Peer()
     app = web.Application(client_max_size=2**26)
     app.router.add_route("*", "/{rest:.*}", peer.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
@@ -145,15 +152,36 @@ async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Peer]:
         await runner.cleanup()
 
 
+@dataclass
+class Credentials:
+    """A source of access to *server*; each load takes the next token, the last one again and again."""
+
+    server: str
+    tokens: list[str] = field(default_factory=lambda: ["secret"])
+    renew_after: float | None = None
+    failure: ConfigError | None = None
+    loads: int = 0
+    name: str = "kubeconfig /test"
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    async def load(self) -> Access:
+        self.loads += 1
+        if self.failure is not None:
+            raise self.failure
+        token = self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
+        configuration = load().Configuration()
+        configuration.host = self.server
+        for name, value in self.attributes.items():
+            setattr(configuration, name, value)
+        return Access(configuration, [("Authorization", f"Bearer {token}")], self.renew_after, 'user "tester"')
+
+
 @asynccontextmanager
-async def client_of(peer: Peer, *, renew: Any = None, **settings: Any) -> AsyncIterator[RestClient]:
+async def client_of(peer: Peer, credentials: Credentials | None = None, **settings: Any) -> AsyncIterator[RestClient]:
     """A client for *peer*; *settings* are those of Settings."""
-    modules = load()
-    configuration = modules.Configuration()
-    configuration.host = peer.url
-    configuration.api_key["BearerToken"] = "Bearer secret"
-    rest = modules.RESTClientObject(configuration)
-    async with RestClient(configuration, rest, renew=renew, settings=Settings(**settings)) as client:
+    chosen = Settings(**settings)
+    transport = await open_transport(credentials or Credentials(peer.url), pause=chosen.renewal_pause)
+    async with RestClient(transport, chosen) as client:
         yield client
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from kargo_py.kube.client import Codec
 from kargo_py.kube.errors import AlreadyExists, Forbidden, KubeError
-from kargo_py.kube.events import Event, EventRecorder, Regarding
+from kargo_py.kube.events import FLUSH_TIME, Event, EventRecorder, Regarding
 from kargo_py.kube.resources import Key, Resource
 from tests.kube.fakes import THINGS, JsonObject, ScriptedClient
 
@@ -28,9 +29,12 @@ class Server(ScriptedClient):
         super().__init__()
         self.errors = errors
         self.written: list[tuple[str, JsonObject]] = []
+        self.pause: asyncio.Event | None = None
 
     async def create(self, resource: Resource, namespace: str, body: bytes, *, codec: Codec[Any]) -> Any:
         await asyncio.sleep(0)
+        if self.pause is not None:
+            await self.pause.wait()
         event = json.loads(body)
         if error := self.errors.get(event["metadata"]["name"]):
             raise error
@@ -120,6 +124,49 @@ async def test_stopping_writes_what_is_queued() -> None:
         await task
 
     assert len(server.written) == 1
+
+
+async def test_a_write_that_is_cut_short_is_made_again() -> None:
+    """An Event that is being written when the stop comes is written after it: its name makes that harmless."""
+    server = Server()
+    server.pause = asyncio.Event()
+    recorder = EventRecorder(server, "kargo-py", "me")
+    task = asyncio.create_task(recorder.run())
+    recorder.record(event("e1"))
+    recorder.record(event("e2"))
+    await asyncio.sleep(1)
+    task.cancel()
+    server.pause = None
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert [written["metadata"]["name"] for _, written in server.written] == ["e1", "e2"]
+
+
+async def test_stopping_does_not_wait_for_ever(logged: list[Any]) -> None:
+    """A server that has stopped answering gets some seconds; what is lost then is said."""
+    server = Server()
+    server.pause = asyncio.Event()
+    recorder = EventRecorder(server, "kargo-py", "me")
+    for name in ("e1", "e2"):
+        recorder.record(event(name))
+    start = asyncio.get_running_loop().time()
+    await run_to_the_end(recorder)
+
+    assert asyncio.get_running_loop().time() - start == 1 + FLUSH_TIME
+    assert [entry["event_name"] for entry in logged] == ["e1", "e2"]
+
+
+async def test_a_fault_of_ours_is_told(logged: list[Any]) -> None:
+    """What must not happen costs one Event and is logged with its traceback; the others are written."""
+    server = Server()
+    recorder = EventRecorder(server, "kargo-py", "me")
+    recorder.record(replace(event("odd"), annotations={"k": object()}))  # type: ignore[dict-item]
+    recorder.record(event("good"))
+    await run_to_the_end(recorder)
+
+    assert [written["metadata"]["name"] for _, written in server.written] == ["good"]
+    assert [(entry["event_name"], entry["log_level"]) for entry in logged] == [("odd", "error")]
 
 
 async def test_long_messages_are_cut() -> None:

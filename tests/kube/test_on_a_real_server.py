@@ -39,7 +39,7 @@ def guarded(obj: JsonObject, **data: str) -> bytes:
 @pytest.fixture
 async def client(apiserver: ApiServer) -> AsyncIterator[RestClient]:
     """A client of the admin, with short time-outs."""
-    settings = Settings(request_timeout=5, watch_margin=0.2)
+    settings = Settings(read_timeout=5, write_timeout=5, watch_margin=0.2)
     async with await connect(kubeconfig=str(apiserver.kubeconfig("admin")), settings=settings) as connected:
         yield connected
 
@@ -190,12 +190,12 @@ async def test_answer_that_got_lost(client: RestClient, namespace: str, monkeypa
     send = client._body
     lost = 0
 
-    async def loses_the_first_answer(request: Any) -> bytes:
+    async def loses_the_first_answer(call: Any, limits: Any) -> bytes:
         nonlocal lost
-        answer = await send(request)
-        if request.verb == "patch" and not lost:
+        answer = await send(call, limits)
+        if call.verb == "patch" and not lost:
             lost += 1
-            raise client._transport_error(request, ConnectionResetError("reset by the test"))
+            raise client._transport_error(call, ConnectionResetError("reset by the test"))
         return answer
 
     monkeypatch.setattr(client, "_body", loses_the_first_answer)

@@ -1,0 +1,247 @@
+"""The connections to one API server: aiohttp, with the TLS that kubernetes-asyncio sets up, and fresh credentials.
+
+kubernetes-asyncio's own request path is not used: it serialises bodies itself, has no time-outs, and its session looks
+into ``~/.netrc`` and the proxy variables for each request, in threads. What the proxy is, is decided once here; then a
+request costs 0.1 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import ssl
+import urllib.request
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import structlog
+from yarl import URL
+
+from kargo_py.kube._kubernetes_asyncio import load as load_library
+from kargo_py.kube.errors import ConfigError
+from kargo_py.kube.kubeconfig import Access, Source
+
+_READ_BUFFER = 2**20
+
+_log = structlog.get_logger(__name__)
+
+
+class BrokenOff(Exception):
+    """A request that must be sent only once got no answer; ``__cause__`` is what aiohttp raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent. ``once``: never send it again by yourself (aiohttp does, for methods it takes to be idempotent)."""
+
+    method: str
+    path: str
+    headers: Sequence[tuple[str, str]]
+    body: bytes | None
+    timeout: aiohttp.ClientTimeout
+    once: bool
+
+
+class Transport:
+    """Sends requests with credentials that are renewed in time; made by :func:`open_transport`.
+
+    ``generation`` counts the renewals: whoever is answered 401 says which credentials were refused.
+    """
+
+    def __init__(self, source: Source, access: Access, line: _Line, *, pause: float) -> None:
+        self._source = source
+        self._access = access
+        self._line = line
+        self._retired: set[_Line] = set()
+        self._pause = pause
+        self._renewing = asyncio.Lock()
+        self._due = self._next_renewal(access)
+        self._refused_until = 0.0
+        self.generation = 0
+
+    @property
+    def server(self) -> str:
+        """The server's URL."""
+        return self._line.server
+
+    @property
+    def source(self) -> str:
+        """Where access comes from, as a person calls it."""
+        return self._source.name
+
+    @property
+    def credentials(self) -> str:
+        """What a person calls the credentials in use."""
+        return f"{self._access.user} of the {self._source.name}"
+
+    @asynccontextmanager
+    async def sent(self, request: Request) -> AsyncGenerator[aiohttp.ClientResponse]:
+        """Send *request* and give its answer, whatever its code; raises what aiohttp does, or BrokenOff."""
+        line = self._line
+        line.users += 1
+        try:
+            async with line.session.request(
+                request.method,
+                URL(line.server + request.path, encoded=True),
+                headers=[*line.headers, *request.headers],
+                data=request.body,
+                timeout=request.timeout,
+                allow_redirects=False,
+                middlewares=(_once,) if request.once else (),
+                **line.options,
+            ) as response:
+                yield response
+        finally:
+            line.users -= 1
+            await self._close_unused(line)
+
+    async def renew_if_due(self) -> None:
+        """Renew credentials that are about to expire; keeps the old ones, and says so in the log, if that fails."""
+        if asyncio.get_running_loop().time() < self._due or self._renewing.locked():
+            return
+        async with self._renewing:
+            try:
+                await self._renew(refused=False)
+            except ConfigError as error:
+                self._due = asyncio.get_running_loop().time() + self._pause
+                _log.warning("credentials not renewed", why=str(error))
+
+    async def renew_refused(self, generation: int) -> bool:
+        """Renew credentials that the server refused; False if there can be no better ones just now.
+
+        Raises ConfigError if they cannot be renewed.
+        """
+        async with self._renewing:
+            now = asyncio.get_running_loop().time()
+            if generation != self.generation:
+                return True
+            if now < self._refused_until:
+                return False
+            self._refused_until = now + self._pause
+            await self._renew(refused=True)
+            return True
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for line in [self._line, *self._retired]:
+            await line.session.close()
+
+    async def _renew(self, *, refused: bool) -> None:
+        access = await self._source.load()
+        options = await asyncio.to_thread(_options, access)
+        old = self._line
+        # A refused client certificate may have been renewed in its place, under the same name.
+        if old.serves(access, options) and not (refused and access.configuration.cert_file):
+            old.headers = access.headers
+        else:
+            self._line = _Line(access, options)
+            self._retired.add(old)
+            await self._close_unused(old)
+        self._access = access
+        self._due = self._next_renewal(access)
+        self.generation += 1
+
+    async def _close_unused(self, line: _Line) -> None:
+        if line in self._retired and not line.users:
+            self._retired.remove(line)
+            await line.session.close()
+
+    def _next_renewal(self, access: Access) -> float:
+        after = float("inf") if access.renew_after is None else access.renew_after
+        return asyncio.get_running_loop().time() + after
+
+
+async def open_transport(source: Source, *, pause: float) -> Transport:
+    """Load access from *source*; nothing is sent yet.
+
+    Refused credentials are renewed at most every *pause* seconds. Raises ConfigError.
+    """
+    access = await source.load()
+    options = await asyncio.to_thread(_options, access)
+    return Transport(source, access, _Line(access, options), pause=pause)
+
+
+class _Line:
+    """One session, with its own TLS context; a retired one lives until its last answer is read."""
+
+    def __init__(self, access: Access, options: dict[str, Any]) -> None:
+        configuration = access.configuration
+        self._material = _material(configuration)
+        self.server = str(configuration.host)
+        self.headers = access.headers
+        self.options = options
+        self.users = 0
+        try:
+            library_session = load_library().RESTClientObject(configuration).pool_manager
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"the certificates for {self.server} cannot be loaded: {error}") from error
+        connector = library_session.connector
+        library_session.detach()
+        self.session = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_READ_BUFFER
+        )
+
+    def serves(self, access: Access, options: dict[str, Any]) -> bool:
+        """True if *access* is the same but for its headers."""
+        return self._material == _material(access.configuration) and self.options == options
+
+
+def _material(configuration: Any) -> tuple[Any, ...]:
+    names = ("host", "ssl_ca_cert", "cert_file", "key_file", "verify_ssl")
+    return tuple(getattr(configuration, name) for name in names)
+
+
+async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Hide from aiohttp what it would answer by sending a PUT or DELETE again."""
+    try:
+        return await handler(request)
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise BrokenOff from error
+
+
+def _options(access: Access) -> dict[str, Any]:
+    """The options of aiohttp that are the same for each request."""
+    configuration = access.configuration
+    options: dict[str, Any] = {}
+    if configuration.tls_server_name:
+        options["server_hostname"] = configuration.tls_server_name
+    if proxy := configuration.proxy or environment_proxy(str(configuration.host)):
+        address = URL(proxy)
+        options["proxy"] = address.with_user(None)
+        if address.user:
+            login = base64.b64encode(f"{address.user}:{address.password or ''}".encode()).decode()
+            options["proxy_headers"] = {"Proxy-Authorization": f"Basic {login}"}
+    return options
+
+
+def environment_proxy(server: str) -> str:
+    """The proxy that the environment (``HTTPS_PROXY``, ``NO_PROXY``, …) wants for *server*; "" for none.
+
+    Unlike Python's own rule, and like that of kubectl, ``NO_PROXY`` may hold CIDRs: in a cluster it often does.
+    """
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(parts.scheme, "")
+    if not proxy or urllib.request.proxy_bypass(host) or _in_networks(host, proxies.get("no", "")):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _in_networks(host: str, excepted: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    for item in excepted.split(","):
+        try:
+            if "/" in item and address in ipaddress.ip_network(item.strip(), strict=False):
+                return True
+        except ValueError:
+            continue
+    return False
