@@ -16,6 +16,7 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -283,6 +284,7 @@ def _doc(model: type[BaseModel]) -> str:
     return inspect.cleandoc(model.__doc__ or "").replace("``", "")
 
 
+@cache
 def _field_docs(model: type[BaseModel]) -> dict[str, str]:
     """The docstrings below the fields of *model* and of the models it derives from."""
     found: dict[str, str] = {}

@@ -88,7 +88,7 @@ class Transport:
             async with line.session.request(
                 request.method,
                 URL(line.server + request.path, encoded=True),
-                headers=[*line.headers, *request.headers],
+                headers=[*line.headers, *line.to_proxy, *request.headers],
                 data=request.body,
                 timeout=request.timeout,
                 allow_redirects=False,
@@ -175,6 +175,8 @@ class _Line:
         self.server = str(configuration.host)
         self.headers = access.headers
         self.options = options
+        # Without TLS there is no tunnel to open: the proxy reads the request itself.
+        self.to_proxy = list(options.get("proxy_headers", {}).items()) if self.server.startswith("http:") else []
         self.users = 0
         try:
             library_session = load_library().RESTClientObject(configuration).pool_manager

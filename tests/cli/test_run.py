@@ -58,7 +58,7 @@ def test_broken_kubeconfig(tmp_path: Path) -> None:
     """A kubeconfig that is not there, or is none, is named."""
     (tmp_path / "empty").write_text("")
     assert_one_line(kargo_py("run", "--kubeconfig", str(tmp_path / "absent")), str(tmp_path / "absent"), "no such file")
-    assert_one_line(kargo_py("run", "--kubeconfig", str(tmp_path / "empty")), "not a valid kubeconfig")
+    assert_one_line(kargo_py("run", "--kubeconfig", str(tmp_path / "empty")), "is empty")
     assert_one_line(kargo_py("run", KUBECONFIG=str(tmp_path / "absent")), str(tmp_path / "absent"))
 
 

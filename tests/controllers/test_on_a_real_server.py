@@ -243,18 +243,21 @@ async def test_an_unreadable_object_stops_nobody(cluster: Cluster) -> None:
     broken["spec"]["requestedFreight"][0]["sources"]["requiredSoakTime"] = "soon"
     async with cluster.controllers():
         refused = await cluster.kubectl("create", "--filename=-", stdin=broken, check=False)
-        await cluster.kubectl("patch", "stage", "dev", "--subresource=status", "--type=merge",
-                              '--patch={"status":{"lastPromotion":{"finishedAt":"yesterday"}}}')  # fmt: skip
+        patch = {"status": {"verifiedIn": {"dev": {"longestSoak": "for long"}}}}
+        await cluster.kubectl(
+            "patch", "freight", "f1", "--subresource=status", "--type=merge", f"--patch={json.dumps(patch)}"
+        )
+        await cluster.create(cluster.freight("f2"))
         await cluster.create(cluster.stage("qa"))
         await cluster.create(cluster.application("qa"))
-        await cluster.promote("qa.01k.f1", "qa")
+        await cluster.create(cluster.promotion("qa.01k.f2", "qa", freight="f2"))
         await cluster.requested("qa")
     events = json.loads(await cluster.kubectl("get", "events", "--output=json"))["items"]
 
     assert "requiredSoakTime" in refused
     (event,) = events
-    assert "status.lastPromotion.finishedAt: " in event["message"]
-    assert "yesterday" in event["message"]
+    assert "status.verifiedIn.dev.longestSoak: " in event["message"]
+    assert "for long" in event["message"]
 
 
 async def test_two_control_planes(cluster: Cluster) -> None:

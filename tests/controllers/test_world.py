@@ -78,7 +78,7 @@ async def test_unreadable_is_told_once(logged: list[Any]) -> None:
     recorder = EventRecorder(ScriptedClient(), "kargo-py", "me")
     models = Models(Stage, STAGES, recorder)
     broken: dict[str, Any] = {"metadata": {"name": "s", "namespace": "n", "resourceVersion": "1"}, "spec": {}}
-    request = {"origin": {"kind": "Warehouse", "name": "w"}}
+    request = {"origin": {"kind": "Warehouse", "name": "w"}, "sources": {"direct": True}}
     mended = {"metadata": broken["metadata"] | {"resourceVersion": "2"}, "spec": {"requestedFreight": [request]}}
 
     assert models.read(broken) is None

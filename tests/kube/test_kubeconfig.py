@@ -252,14 +252,19 @@ def authority() -> trustme.CA:
 
 
 def refreshed(
-    config: Path, given: Mapping[str, str], answer: Mapping[str, str], authority: trustme.CA | None = None
+    config: Path,
+    given: Mapping[str, str],
+    answer: Mapping[str, str],
+    authority: trustme.CA | None = None,
+    discovery: object = None,
 ) -> tuple[Peer, Access]:
-    """Load a kubeconfig with an OIDC user whose issuer answers *answer*."""
+    """Load a kubeconfig with an OIDC user whose issuer answers *answer*, and *discovery* when asked where to ask."""
     tls = tls_of(authority) if authority else None
 
     async def run() -> tuple[Peer, Access]:
         async with serving(tls) as peer:
-            peer.plays(peer.answers({"token_endpoint": f"{peer.url}/token"}), peer.answers(answer))
+            peer.plays(peer.answers({"token_endpoint": f"{peer.url}/token"} if discovery is None else discovery))
+            peer.plays(peer.answers(answer))
             user = oidc_user(**given, **{"idp-issuer-url": peer.url})
             await asyncio.to_thread(write, config, content(user=user))
             return peer, await Kubeconfig([config]).load()
@@ -308,10 +313,32 @@ def test_oidc_issuer_is_verified(tmp_path: Path, authority: trustme.CA) -> None:
         refreshed(tmp_path / "config", given, {"id_token": token(3600)}, authority)
 
 
-def test_oidc_answer_without_token(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ([{}, {}], "gave no new one: its openid-configuration has no token_endpoint"),
+        ([["x"], {}], r"gave no new one: http://127\.0\.0\.1:\d+/\.well-known/\S+ answered no JSON object"),
+        ([None, {"access_token": "a"}], "the answer of .* has no new one"),
+    ],
+    ids=["no endpoint", "no object", "no token"],
+)
+def test_oidc_strange_answers(tmp_path: Path, answers: list[Any], words: str) -> None:
     """An issuer that answers something else is told."""
-    with pytest.raises(ConfigError, match="has no new one"):
-        refreshed(tmp_path / "config", {"refresh-token": "once", "client-id": "me"}, {"access_token": "a"})
+    given = {"refresh-token": "once", "client-id": "me"}
+    with pytest.raises(ConfigError, match=words):
+        refreshed(tmp_path / "config", given, answers[1], discovery=answers[0])
+
+
+@pytest.mark.parametrize(
+    "authority",
+    [{"idp-certificate-authority": "nowhere.pem"}, {"idp-certificate-authority-data": "bm9uc2Vuc2U="}],
+    ids=["no file", "no certificate"],
+)
+def test_oidc_broken_authority(tmp_path: Path, authority: dict[str, str]) -> None:
+    """A CA that cannot be loaded is told, and nothing is sent."""
+    given = {"refresh-token": "once", "client-id": "me", **authority}
+    with pytest.raises(ConfigError, match="the idp-certificate-authority of its user cannot be loaded"):
+        refreshed(tmp_path / "config", given, {"id_token": token(3600)})
 
 
 def tls_of(authority: trustme.CA) -> ssl.SSLContext:

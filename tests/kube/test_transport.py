@@ -285,9 +285,11 @@ async def test_proxy() -> None:
         async with client_of(peer, credentials) as client:
             await read(client)
 
-    assert (peer.received[0].headers["Host"], peer.received[0].path) == (
-        "kube.test:1",
-        "/apis/example.com/v1/namespaces/ns/things/a",
+    received = peer.received[0]
+    assert (received.headers["Host"], received.path) == ("kube.test:1", "/apis/example.com/v1/namespaces/ns/things/a")
+    assert (received.headers["Proxy-Authorization"], received.headers["Authorization"]) == (
+        "Basic bWU6cA==",
+        "Bearer secret",
     )
 
 
