@@ -18,6 +18,7 @@ import msgspec
 from kargo_py.api.names import ANNOTATION_AUTHORIZED_STAGE
 from kargo_py.api.stamp import STAMP_KEY
 from kargo_py.kube.client import EventType, Meta, Page, WatchEvent
+from kargo_py.kube.codec import JSON, split_event, split_list
 from kargo_py.kube.errors import DecodeError, error_from_status
 from kargo_py.kube.resources import Key, Resource
 
@@ -255,11 +256,6 @@ class _List(msgspec.Struct):
     items: list[Application]
 
 
-class _RawList(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw]
-
-
 class _LooseMetadata(msgspec.Struct, rename="camel", frozen=True):
     name: str = ""
     namespace: str = ""
@@ -274,7 +270,6 @@ class _LooseHead(msgspec.Struct):
 _application = msgspec.json.Decoder(Application)
 _event = msgspec.json.Decoder(_Event)
 _list = msgspec.json.Decoder(_List)
-_raw_list = msgspec.json.Decoder(_RawList)
 _loose = msgspec.json.Decoder(_LooseHead)
 _any = msgspec.json.Decoder()
 
@@ -291,12 +286,12 @@ def _trim(app: Application) -> Application:
     return app
 
 
-def _decode(data: bytes | msgspec.Raw) -> Application:
+def _decode(data: bytes) -> Application:
     try:
         return _trim(_application.decode(data))
-    except msgspec.ValidationError as error:
-        loose = _loose.decode(data).metadata
-        metadata = Metadata(loose.name, loose.namespace, loose.uid, loose.resource_version)
+    except (msgspec.ValidationError, RecursionError) as error:
+        meta = JSON.meta(JSON.object(data))
+        metadata = Metadata(meta.key.name, meta.key.namespace, meta.uid, meta.resource_version)
         return Application(metadata, unreadable=str(error))
 
 
@@ -316,28 +311,30 @@ class ApplicationCodec:
             listed = _list.decode(data)
             items = [_trim(app) for app in listed.items]
             return Page(items, listed.metadata.resource_version, listed.metadata.continue_token)
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, RecursionError):
             return self._page_of_raw(data)
         except msgspec.DecodeError as error:
             raise DecodeError(f"not a list of Applications: {error}") from error
 
     def _page_of_raw(self, data: bytes) -> Page[Application]:
-        try:
-            raw = _raw_list.decode(data)
-            items = [_decode(item) for item in raw.items]
-        except msgspec.DecodeError as error:
-            raise DecodeError(f"not a list of Applications: {error}") from error
-        return Page(items, raw.metadata.resource_version, raw.metadata.continue_token)
+        body, items = split_list(data)
+        meta = body.get("metadata") or {}
+        apps = [_decode(item) for item in items]
+        return Page(apps, str(meta.get("resourceVersion") or ""), str(meta.get("continue") or ""))
 
     def event(self, line: bytes) -> WatchEvent[Application]:
         """Parse one watch line; an ERROR line is raised."""
         try:
-            event = _event.decode(line)
+            try:
+                event = _event.decode(line)
+            except RecursionError:
+                type_, obj = split_event(line)
+                event = _Event(str(type_), msgspec.Raw(obj))
             if event.type == "ERROR":
                 raise error_from_status(_any.decode(event.object), request=f"watch {APPLICATIONS}")
             if event.type == "BOOKMARK":
                 return WatchEvent(EventType.BOOKMARK, _loose.decode(event.object).metadata.resource_version, None)
-            app = _decode(event.object)
+            app = _decode(bytes(event.object))
             return WatchEvent(EventType(event.type), app.metadata.resource_version, app)
         except (msgspec.DecodeError, ValueError) as error:
             raise DecodeError(f"not a watch event of an Application: {error}") from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kargo_py.api.stage import HealthState
 from kargo_py.argocd.application import Application, describe
@@ -78,10 +79,19 @@ def _compared_to_other_spec(app: Application) -> bool:
     if spec.source_hydrator is not None:
         return False
     if spec.has_multiple_sources:
-        same = compared.get("sources") == spec.sources
+        same = _bare(compared.get("sources")) == _bare(spec.sources)
     else:
-        same = compared.get("source") == spec.source
-    return not same or (compared.get("destination") or None) != (spec.destination or None)
+        same = _bare(compared.get("source")) == _bare(spec.source)
+    return not same or _bare(compared.get("destination")) != _bare(spec.destination)
+
+
+def _bare(value: Any) -> Any:
+    """*value* without empty members: Argo CD writes comparedTo from Go types that leave them out (``omitempty``)."""
+    if isinstance(value, dict):
+        return {name: bare for name, inner in value.items() if (bare := _bare(inner)) is not None} or None
+    if isinstance(value, list):
+        return [_bare(inner) for inner in value] or None
+    return value or None
 
 
 def _not_at(app: Application, desired: Sequence[str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from kargo_py.api.freight import Freight, soak
 from kargo_py.api.stage import FreightSources, Stage
@@ -44,4 +44,4 @@ def _passed(freight: Freight, upstream: str, sources: FreightSources, now: datet
         return False
     if sources.required_soak_time is None:
         return True
-    return soak(freight.status, upstream, Time.of(now)) >= timedelta(seconds=sources.required_soak_time.seconds)
+    return soak(freight.status, upstream, Time.of(now)).total_seconds() >= sources.required_soak_time.seconds

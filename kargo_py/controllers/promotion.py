@@ -312,7 +312,9 @@ def _own_news() -> Predicate[JsonObject]:
 
     Not its status: that is written by us alone, and each write is followed up where it is made.
     """
-    return created() | changed(lambda p: (p["metadata"].get("annotations"), p["metadata"].get("labels")))
+    return created() | changed(
+        lambda p: tuple(p["metadata"].get(name) for name in ("annotations", "labels", "generation"))
+    )
 
 
 def _current_name(stage: JsonObject | None) -> str:

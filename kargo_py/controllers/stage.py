@@ -85,9 +85,13 @@ class StageController:
             return None
         if not world.responsibility.covers(stage.metadata.labels, stage.spec.shard) or stage.is_control_flow:
             return None
-        promotions = await self._promotions(key, stage)
+        promotions, unreadable = await self._promotions(key, stage)
+        current = stage.status.current_promotion
+        if current is not None and current.name in unreadable:
+            # It may well be running: nothing else may, until somebody corrects or deletes it.
+            return None
         folded = fold_ended(stage, promotions)
-        held = checks(stage, folded)
+        held = checks(folded)
         situation = Situation(stage, promotions, self._verdict(held), world.now(), self._since(key, stage, promotions))
         next_ = outlook(situation, folded, held)
         if next_.write:
@@ -99,17 +103,23 @@ class StageController:
             self._tell_verified(stage, next_.verified)
         return Result(requeue_after=next_.look_again) if next_.look_again is not None else None
 
-    async def _promotions(self, key: Key, stage: Stage) -> list[Promotion]:
-        """The Stage's Promotions, without those it has taken in long ago; what may be outdated is read live."""
+    async def _promotions(self, key: Key, stage: Stage) -> tuple[list[Promotion], set[str]]:
+        """The Stage's Promotions without those taken in long ago, and the names of those that cannot be read.
+
+        What may be outdated is read live.
+        """
         world = self._world
         found = []
+        unreadable = set()
         for raw in world.promotions.indexed("stage", key):
             if is_history(raw, stage.status):
                 continue
             current = await world.promotions.read(JSON.meta(raw).key)
             if (promotion := world.promotion_models.read(current)) is not None:
                 found.append(promotion)
-        return found
+            elif current is not None:
+                unreadable.add(JSON.meta(current).key.name)
+        return found, unreadable
 
     def _since(self, key: Key, stage: Stage, promotions: Sequence[Promotion]) -> float | None:
         """Seconds since the end of the current Promotion was first seen."""
@@ -125,8 +135,10 @@ class StageController:
         self._ended_since[key] = (current.name, since)
         return now - since
 
-    def _verdict(self, held: Sequence[HealthCheckStep]) -> HealthVerdict:
-        """The worst of all checks; a kind of check that is not known gives Unknown."""
+    def _verdict(self, held: Sequence[HealthCheckStep] | None) -> HealthVerdict:
+        """The worst of all checks; a kind of check that is not known gives Unknown, and so do checks that are not."""
+        if held is None:
+            return HealthVerdict(HealthState.UNKNOWN, ("which health checks hold here is not known; promote again",))
         verdicts = []
         for check in held:
             checker = self._world.checkers.get(check.uses)
@@ -227,8 +239,9 @@ def _promotion_news() -> Predicate[JsonObject]:
     return changed(_phase) | created() | deleted()
 
 
-def _phase(promotion: JsonObject) -> str:
-    return phase_of(promotion)
+def _phase(promotion: JsonObject) -> object:
+    """Its phase; and its generation, since one that could not be read may have been corrected."""
+    return (phase_of(promotion), promotion["metadata"].get("generation"))
 
 
 def _stages_of_promotion(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:

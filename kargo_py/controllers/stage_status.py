@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from pydantic import ValidationError
+
 from kargo_py.api.freight import FreightReference
 from kargo_py.api.meta import Condition, drop_condition, set_condition
 from kargo_py.api.promotion import FreightCollection, HealthCheckStep, Promotion, PromotionPhase, PromotionStatus
@@ -93,13 +95,13 @@ def is_history(promotion: JsonObject, status: StageStatus) -> bool:
 
 
 def fold_ended(stage: Stage, promotions: Sequence[Promotion]) -> StageStatus:
-    """The status once every Promotion that has ended since the last look is taken in, oldest first."""
+    """The status once every Promotion that has ended since the last look is taken in, in the order of the queue."""
     status = stage.status
-    last = status.last_promotion
-    ended = sorted((p for p in promotions if p.finished), key=_end_order)
     current = status.current_promotion.name if status.current_promotion else None
+    known = next((p for p in promotions if status.last_promotion and p.name == status.last_promotion.name), None)
+    ended = sorted((p for p in promotions if p.finished), key=lambda p: p.queue_order)
     for promotion in ended:
-        if promotion.name == current or last is None or _after(promotion, last):
+        if promotion.name == current or _is_news(promotion, stage.status.last_promotion, known):
             status = _take_in(status, promotion)
     if current is not None:
         running = next((p for p in promotions if p.name == current), None)
@@ -110,16 +112,19 @@ def fold_ended(stage: Stage, promotions: Sequence[Promotion]) -> StageStatus:
     return status
 
 
-def _end_order(promotion: Promotion) -> tuple[str, tuple[str, str, str]]:
-    return (promotion.status.finished_at or "", promotion.queue_order)
+def _is_news(promotion: Promotion, last: PromotionReference | None, known: Promotion | None) -> bool:
+    """True if *promotion* ended after *last* was taken in.
 
-
-def _after(promotion: Promotion, last: PromotionReference) -> bool:
-    """True if *promotion* ended after *last* was taken in; in the same second, the order of names decides."""
-    if promotion.name == last.name:
+    It needs both a later place in the queue and an end that is not earlier: a clock that was set back must not make an
+    older Promotion the last one.
+    """
+    if last is None:
+        return True
+    if promotion.name == last.name or not last.finished_at:
         return False
-    ended, known = promotion.status.finished_at or "", last.finished_at or ""
-    return ended > known or (ended == known and promotion.name > last.name)
+    if known is not None and promotion.queue_order <= known.queue_order:
+        return False
+    return (promotion.status.finished_at or "") >= last.finished_at
 
 
 def _take_in(status: StageStatus, promotion: Promotion) -> StageStatus:
@@ -132,7 +137,10 @@ def _take_in(status: StageStatus, promotion: Promotion) -> StageStatus:
     status = status.replace(last_promotion=reference)
     collection = promotion.status.freight_collection
     if promotion.phase == PromotionPhase.SUCCEEDED and collection is not None:
-        status = status.replace(freight_history=[collection, *status.freight_history][:MAX_HISTORY], health=None)
+        kept = {"checks": [check.wire() for check in promotion.status.health_checks]}
+        health = Health(status=HealthState.UNKNOWN, issues=["not judged yet"], config=kept)
+        history = [collection, *status.freight_history][:MAX_HISTORY]
+        status = status.replace(freight_history=history, health=health)
     return status
 
 
@@ -144,20 +152,26 @@ def _remembered(status: PromotionStatus) -> PromotionStatus:
     return PromotionStatus.model_validate(wire)
 
 
-def checks(stage: Stage, status: StageStatus) -> Sequence[HealthCheckStep]:
-    """The health checks that hold: those of the last Promotion that succeeded.
+def checks(status: StageStatus) -> Sequence[HealthCheckStep] | None:
+    """The health checks that hold: those of the last Promotion that succeeded. None: they are not known.
 
-    A later one that failed or was aborted does not take them away; they are kept in ``health.config`` then.
+    A later Promotion that failed or was aborted does not take them away; they are kept in ``health.config``. One that a
+    real Kargo took in has left them in ``lastPromotion`` only.
     """
+    config = status.health.config if status.health is not None else None
+    stored = config.get("checks") if isinstance(config, dict) else None
+    if isinstance(stored, list):
+        try:
+            return [HealthCheckStep.model_validate(check) for check in stored]
+        except ValidationError:
+            return None
     last = status.last_promotion
     if last is not None and last.status is not None and last.status.phase == PromotionPhase.SUCCEEDED:
         return last.status.health_checks
-    config = (status.health or stage.status.health or Health()).config
-    kept = config.get("checks") if isinstance(config, dict) else None
-    return [HealthCheckStep.model_validate(check) for check in kept] if isinstance(kept, list) else ()
+    return None
 
 
-def outlook(situation: Situation, folded: StageStatus, held_checks: Sequence[HealthCheckStep]) -> Outlook:
+def outlook(situation: Situation, folded: StageStatus, held_checks: Sequence[HealthCheckStep] | None) -> Outlook:
     """Everything that follows from *folded* (see fold_ended) and the verdict on *held_checks*."""
     stage, now, verdict = situation.stage, situation.now, situation.verdict
     status = folded
@@ -199,14 +213,14 @@ def _hold(situation: Situation, old: StageStatus, new: StageStatus, verdict: Hea
 # --- health and verification --------------------------------------------------------------------------------------
 
 
-def _judge(status: StageStatus, verdict: HealthVerdict, held_checks: Sequence[HealthCheckStep]) -> StageStatus:
+def _judge(status: StageStatus, verdict: HealthVerdict, held_checks: Sequence[HealthCheckStep] | None) -> StageStatus:
     if not status.freight_history:
         return status
     old = status.health
     state: JsonObject = {"status": verdict.state}
     if verdict.issues:
         state["issues"] = list(verdict.issues)
-    if held_checks:
+    if held_checks is not None:
         state["config"] = {"checks": [check.wire() for check in held_checks]}
     if not verdict.trusted and old is not None and old.status != HealthState.UNKNOWN:
         # A sync by somebody else is under way: what was known stays until the next verdict that can be trusted.
@@ -236,7 +250,13 @@ def _verify(stage: Stage, status: StageStatus, now: datetime) -> tuple[StageStat
 def latest_verification(collection: FreightCollection) -> VerificationInfo | None:
     """The newest verification of *collection*."""
     history = collection.verification_history
-    return VerificationInfo.model_validate(history[0]) if history else None
+    if not history:
+        return None
+    try:
+        return VerificationInfo.model_validate(history[0])
+    except ValidationError:
+        # Not ours; unknown is not verified.
+        return VerificationInfo(phase="Unknown", message="this verification cannot be read")
 
 
 def verified_at(status: StageStatus) -> Time | None:

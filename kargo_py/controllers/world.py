@@ -162,6 +162,15 @@ def freight_here(stage: JsonObject) -> Iterable[Key]:
     return [Key(stage["metadata"]["namespace"], item["name"]) for item in items.values()]
 
 
+def _checked_keys(checks: Iterable[Any], checker: HealthChecker, uses: str) -> set[Key]:
+    found: set[Key] = set()
+    for check in checks:
+        config = check.get("config") if isinstance(check, dict) and check.get("uses") == uses else None
+        if isinstance(config, dict):
+            found.update(checker.checked(config))
+    return found
+
+
 def checked_by(checker: HealthChecker, uses: str) -> Callable[[JsonObject], Iterable[Key]]:
     """Index: the objects that a Stage's health checks of kind *uses* are about."""
 

@@ -53,7 +53,10 @@ def current_step(promotion: Promotion) -> CurrentStep | None:
     metadata = status.step_execution_metadata
     if not 0 <= index < len(steps) or len(metadata) != index + 1 or metadata[-1].status != StepStatus.RUNNING:
         return None
-    return CurrentStep(index, steps[index].alias(index), steps[index])
+    alias = steps[index].alias(index)
+    if metadata[-1].alias != alias:
+        return None
+    return CurrentStep(index, alias, steps[index])
 
 
 def alias_fault(steps: Sequence[PromotionStep]) -> str | None:

@@ -141,7 +141,9 @@ class Cache(Generic[T]):
             return self._store.get(key) if self._store.uid(key) != uid else None
         self.observe(obj)
         self._dirty.discard(key)
-        return self._store.get(key)
+        known = self._store.get(key)
+        # The store may refuse an answer as older than its news; if it has none of this object, the server is right.
+        return known if known is not None else self._project(obj)
 
     # -- news of our own -----------------------------------------------------------------------------------------
 
@@ -172,6 +174,10 @@ class Cache(Generic[T]):
                 await self._failed(error)
             except KubeError as error:
                 await self._failed(error)
+            except Exception as error:  # noqa: BLE001 - logged whole
+                # Our bug, on some object of a form nobody foresaw: said whole, and not the end of all controllers.
+                _log.exception("cache crashed, listing again", resource=str(self.resource))
+                await self._failed(KubeError(f"{type(error).__name__}: {error}"))
 
     async def _list(self) -> str:
         objects: list[T] = []

@@ -6,6 +6,7 @@ used, not in the stream, so it costs no other object anything.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -40,6 +41,97 @@ def decode(data: bytes) -> Any:
         raise DecodeError(f"the answer is no JSON: {error}: {data[:200]!r}") from error
 
 
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]')
+
+
+def _members(data: bytes) -> list[bytes]:
+    """The members of a JSON array, or the keys and values of an object in turn, as they stand; no recursion."""
+    found = []
+    depth = 0
+    start = 0
+    for token in _TOKEN.finditer(data):
+        match token.group():
+            case b"{" | b"[":
+                depth += 1
+                if depth == 1:
+                    start = token.end()
+            case b"}" | b"]":
+                depth -= 1
+                if depth == 0 and data[start : token.start()].strip():
+                    found.append(data[start : token.start()].strip())
+            case b"," | b":" if depth == 1:
+                found.append(data[start : token.start()].strip())
+                start = token.end()
+            case _:
+                pass
+    return found
+
+
+def _fields(data: bytes) -> dict[str, bytes]:
+    """The values of a JSON object by key, as they stand."""
+    if data.lstrip()[:1] != b"{":
+        raise DecodeError(f"the answer is no JSON object: {data[:200]!r}")
+    members = _members(data)
+    return {str(_decoder.decode(key)): value for key, value in zip(members[::2], members[1::2], strict=False)}
+
+
+def _decode_object(data: bytes) -> JsonObject:
+    """One object; of one that is nested too deeply to be parsed only what names it, so that no model can read it.
+
+    Anybody may create such an object; it must not keep the others from being seen.
+    """
+    try:
+        return _object(_decoder.decode(data))
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"the answer is no JSON: {error}: {data[:200]!r}") from error
+    except RecursionError:
+        fields = _fields(data)
+        if "metadata" not in fields:
+            raise DecodeError(f"the answer is nested too deeply and has no metadata: {data[:200]!r}") from None
+        named = _fields(fields["metadata"])
+        metadata = {name: _decoder.decode(named[name]) for name in _NAMES if name in named}
+        head: JsonObject = {n: _decoder.decode(fields[n]) for n in ("apiVersion", "kind") if n in fields}
+        return {**head, "metadata": metadata}
+
+
+def split_list(data: bytes) -> tuple[JsonObject, list[bytes]]:
+    """A list without its items, and the items as they stand, however deeply they are nested; raises DecodeError."""
+    fields = _fields(data)
+    items = _members(fields.pop("items", b"[]"))
+    return {name: decode(value) for name, value in fields.items()}, items
+
+
+def split_event(line: bytes) -> tuple[Any, bytes]:
+    """The type and the object of a watch line, the latter as it stands; raises DecodeError."""
+    fields = _fields(line)
+    return decode(fields.get("type", b"null")), fields.get("object", b"null")
+
+
+def _decode_list(data: bytes) -> JsonObject:
+    """A list; items that are nested too deeply are reduced as above."""
+    try:
+        return _object(_decoder.decode(data))
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"the answer is no JSON: {error}: {data[:200]!r}") from error
+    except RecursionError:
+        body, items = split_list(data)
+        return {**body, "items": [_decode_object(item) for item in items]}
+
+
+def _decode_event(line: bytes) -> JsonObject:
+    """A watch line; an object that is nested too deeply is reduced as above."""
+    try:
+        return _object(_decoder.decode(line))
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"the answer is no JSON: {error}: {line[:200]!r}") from error
+    except RecursionError:
+        type_, obj = split_event(line)
+        return {"type": type_, "object": _decode_object(obj)}
+
+
+_NAMES = ("namespace", "name", "uid", "resourceVersion")
+
+
 def _object(value: Any) -> JsonObject:
     if not isinstance(value, dict):
         raise DecodeError(f"the answer is a JSON {type(value).__name__}, not an object")
@@ -62,11 +154,11 @@ class JsonCodec:
 
     def object(self, data: bytes) -> JsonObject:
         """Parse one object."""
-        return _object(decode(data))
+        return _decode_object(data)
 
     def page(self, data: bytes) -> Page[JsonObject]:
         """Parse a list."""
-        body = _object(decode(data))
+        body = _decode_list(data)
         meta = _mapping(body, "metadata")
         items = body.get("items") or []
         if not isinstance(items, list):
@@ -81,7 +173,7 @@ class JsonCodec:
 
     def event(self, line: bytes) -> WatchEvent[JsonObject]:
         """Parse one watch line; an ERROR line is raised as the error it carries."""
-        body = _object(decode(line))
+        body = _decode_event(line)
         obj = _object(body.get("object"))
         if body.get("type") == "ERROR":
             raise error_from_status(obj, request="watch")

@@ -53,7 +53,7 @@ class NotFound(ApiError):
     @property
     def resource_missing(self) -> bool:
         """True when the server does not serve the resource at all (CRD not installed), not just the object."""
-        return not (self.status or {}).get("details", {}).get("name")
+        return not ((self.status or {}).get("details") or {}).get("name")
 
 
 class Conflict(ApiError):

@@ -153,7 +153,7 @@ class Store(Generic[T]):
     def gone(self, key: Key, uid: str, now: float) -> Sequence[Change[T]]:
         """A live read or delete of ours said that the object *uid* does not exist any more."""
         entry = self._entries.get(key)
-        if entry is None or (uid and entry.uid != uid):
+        if entry is None or entry.uid != uid:
             return ()
         return self._remove(key, entry, now)
 

@@ -18,10 +18,15 @@ from kargo_py.argocd.application import describe
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
 from kargo_py.deployers.argocd import ArgoCD, Origin, TargetError, UpdateRequest, check_config
 from kargo_py.deployers.base import Observation, Record, TargetState
+from kargo_py.kube.errors import Forbidden, Invalid, KubeError
 from kargo_py.kube.resources import Key
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting
 
 USES = "argocd-update"
+
+_ALL_MESSAGES = 64 * 1024
+_LEAST_MESSAGE = 200
+_SHOWN = 3
 
 
 class _Config(BaseModel):
@@ -166,6 +171,7 @@ class ArgoCDUpdate:
         records: list[Record] = []
         waits: list[Observation] = []
         renewed = False
+        failure: KubeError | None = None
         for record in context.records:
             observation = Observation(record, record.message)
             if not record.state.final:
@@ -179,16 +185,21 @@ class ArgoCDUpdate:
                         renewed = True
                         records.append(fresh)
                         continue
-                except TargetError as error:
+                except (TargetError, Invalid, Forbidden) as error:
                     refused = record.ended(TargetState.REFUSED, str(error))
                     observation = Observation(refused, refused.message)
+                except KubeError as error:
+                    # Each start stands alone: the others are started and looked at before this is raised.
+                    failure = failure or error
                 if not observation.record.state.final:
                     waits.append(observation)
-            records.append(observation.record)
+            records.append(_bounded(observation.record, len(context.records)))
         if renewed:
             return Intend(records)
+        if failure is not None:
+            raise failure
         if waits:
-            return Waiting("; ".join(w.message for w in waits), records, any(w.notable for w in waits))
+            return Waiting(_joined([w.message for w in waits]), records, any(w.notable for w in waits))
         return _finish(records)
 
 
@@ -200,11 +211,25 @@ def _request(by_key: Mapping[Key, UpdateRequest], record: Record) -> UpdateReque
     return request
 
 
+def _bounded(record: Record, among: int) -> Record:
+    """*record* with its share of the room that the messages of one step may take: an object has 1.5 MiB in all."""
+    room = max(_LEAST_MESSAGE, _ALL_MESSAGES // among)
+    if len(record.message.encode()) <= room:
+        return record
+    return record.ended(record.state, record.message.encode()[: room - 3].decode(errors="ignore") + "…")
+
+
+def _joined(messages: Sequence[str]) -> str:
+    """The first few of *messages*, and how many more there are."""
+    more = f"; and {len(messages) - _SHOWN} more" if len(messages) > _SHOWN else ""
+    return "; ".join(messages[:_SHOWN]) + more
+
+
 def _finish(records: Sequence[Record]) -> Finished:
     """All Applications have ended: the step is what the worst of them is."""
     output = {"apps": [{"name": r.name, "namespace": r.namespace} for r in records]}
     bad = [r for r in records if r.state is not TargetState.SUCCEEDED]
     if bad:
-        return Finished(StepStatus.FAILED, "; ".join(r.message for r in bad), output, records=records)
+        return Finished(StepStatus.FAILED, _joined([r.message for r in bad]), output, records=records)
     check = HealthCheckStep(uses=USES, config=check_config(records))
     return Finished(StepStatus.SUCCEEDED, "", output, check, records)

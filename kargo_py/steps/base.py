@@ -79,14 +79,15 @@ class StepRunner(Protocol):
         """Go on with the step as far as possible now. May raise KubeError: it is called again later."""
 
 
-def no_expressions(config: Any, where: str = "config") -> str | None:
+def no_expressions(config: Any) -> str | None:
     """Where *config* uses an expression, which this version cannot evaluate; None if nowhere."""
-    if isinstance(config, str):
-        return where if "${{" in config or "${%" in config else None
-    if isinstance(config, dict):
-        found = (no_expressions(value, f"{where}.{name}") for name, value in config.items())
-    elif isinstance(config, list):
-        found = (no_expressions(value, f"{where}[{index}]") for index, value in enumerate(config))
-    else:
-        return None
-    return next(filter(None, found), None)
+    waiting: list[tuple[str, Any]] = [("config", config)]
+    while waiting:
+        where, value = waiting.pop()
+        if isinstance(value, str) and ("${{" in value or "${%" in value):
+            return where
+        if isinstance(value, dict):
+            waiting += [(f"{where}.{name}", inner) for name, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{where}[{index}]", inner) for index, inner in enumerate(value)]
+    return None

@@ -89,3 +89,19 @@ def test_initiator(operation: JsonObject | None, who: str) -> None:
 def test_malformed_info(info: object) -> None:
     """Info entries of any shape are looked through without harm."""
     assert info_value({"info": info}, "n") is None
+
+
+def test_nested_too_deeply() -> None:
+    """An Application that nobody can parse is kept by its name, in lists and in events."""
+    deep = b'{"metadata":{"name":"a \\"b","namespace":"n","uid":"u","resourceVersion":"7"},"spec":{"source":{"x":'
+    deep += b"[" * 5000 + b"]" * 5000 + b"}}}"
+    codec = ApplicationCodec()
+
+    page = codec.page(b'{"metadata":{"resourceVersion":"9"},"items":[' + encode(GOOD) + b"," + deep + b"]}")
+    event = codec.event(b'{"type":"ADDED","object":' + deep + b"}")
+
+    assert [(app.metadata.name, bool(app.unreadable)) for app in page.items] == [("a", False), ('a "b', True)]
+    assert page.resource_version == "9"
+    assert event.object is not None
+    assert event.object.metadata.uid == "u"
+    assert "recursion" in event.object.unreadable

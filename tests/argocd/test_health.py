@@ -77,6 +77,8 @@ CASES: list[tuple[str, JsonObject, list[str], HealthState, bool, str]] = [
      "destination": DESTINATION})), [], HealthState.UNKNOWN, False, "current spec"),
     ("compared with another destination", status(sync=sync(comparedTo={"source": SOURCE, "destination": {}})), [],
      HealthState.UNKNOWN, False, "current spec"),
+    ("compared with what Go leaves out", status(sync=sync(comparedTo={"source": {**SOURCE, "ref": "",
+     "directory": {"recurse": False}}, "destination": DESTINATION})), [SHA], HealthState.HEALTHY, True, ""),
     ("no status yet", {}, [], HealthState.UNKNOWN, False, "current spec"),
     ("never synced, but looked at", {**status(), "operationState": None}, [], HealthState.HEALTHY, True, ""),
 ]  # fmt: skip

@@ -46,7 +46,7 @@ class Cluster:
                 self.project,
                 *arguments,
             ],
-            input=json.dumps(stdin) if stdin is not None else None,
+            input=stdin if isinstance(stdin, str) or stdin is None else json.dumps(stdin),
             capture_output=True,
             text=True,
             timeout=60,

@@ -237,27 +237,24 @@ async def test_a_stage_that_is_not_there(cluster: Cluster) -> None:
 
 
 async def test_an_unreadable_object_stops_nobody(cluster: Cluster) -> None:
-    """An object that the models cannot read gets an Event that names the field; everything else goes on."""
+    """An object that cannot be read, here one nested too deeply, gets an Event; everything else goes on."""
     await cluster.prepare()
-    broken = cluster.stage("broken")
-    broken["spec"]["requestedFreight"][0]["sources"]["requiredSoakTime"] = "soon"
+    marker = "DEEP"
+    deep = cluster.promotion("qa.01k.f1", "qa", config=marker)
+    text = json.dumps(deep).replace(f'"{marker}"', '{"a":' * 1500 + "1" + "}" * 1500)
     async with cluster.controllers():
-        refused = await cluster.kubectl("create", "--filename=-", stdin=broken, check=False)
-        patch = {"status": {"verifiedIn": {"dev": {"longestSoak": "for long"}}}}
-        await cluster.kubectl(
-            "patch", "freight", "f1", "--subresource=status", "--type=merge", f"--patch={json.dumps(patch)}"
-        )
-        await cluster.create(cluster.freight("f2"))
-        await cluster.create(cluster.stage("qa"))
-        await cluster.create(cluster.application("qa"))
-        await cluster.create(cluster.promotion("qa.01k.f2", "qa", freight="f2"))
-        await cluster.requested("qa")
+        await cluster.kubectl("create", "--filename=-", "--validate=false", stdin=text)
+        await cluster.promote(NAME)
+        await cluster.requested()
+    async with cluster.controllers():
+        await cluster.pick_up()
+        await cluster.complete()
+        await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
     events = json.loads(await cluster.kubectl("get", "events", "--output=json"))["items"]
 
-    assert "requiredSoakTime" in refused
-    (event,) = events
-    assert "status.verifiedIn.dev.longestSoak: " in event["message"]
-    assert "for long" in event["message"]
+    (event,) = (e for e in events if e["reason"] == "Unreadable")
+    assert event["involvedObject"]["name"] == "qa.01k.f1"
+    assert "Promotion cannot be read: spec: " in event["message"]
 
 
 async def test_two_control_planes(cluster: Cluster) -> None:

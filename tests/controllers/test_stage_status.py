@@ -75,7 +75,7 @@ def decide(
     """One look at the Stage."""
     folded = fold_ended(subject, promotions)
     situation = Situation(subject, promotions, verdict, now, ended_since)
-    return outlook(situation, folded, checks(subject, folded))
+    return outlook(situation, folded, checks(folded))
 
 
 def after(out: Outlook) -> Stage:
@@ -177,7 +177,7 @@ def test_checks_survive_a_failure() -> None:
     running = after(decide(before, promotion("b", at=2)))
     failed = decide(running, promotion("a", "Succeeded"), promotion("b", "Failed", at=2), ended_since=0.0)
 
-    assert [c.wire() for c in checks(after(failed), failed.status)] == [CHECK]
+    assert [c.wire() for c in checks(failed.status) or ()] == [CHECK]
     assert condition(decide(after(failed), promotion("b", "Failed", at=2), verdict=UNHEALTHY).status, "Healthy") == (
         "False",
         "Unhealthy",
@@ -306,6 +306,32 @@ def test_history_is_bounded() -> None:
     ended = [promotion(f"p{i:02}", "Succeeded", at=i, freight=f"f{i}") for i in range(15)]
 
     assert len(decide(stage(), *ended).status.freight_history) == 10
+
+
+def test_a_clock_that_was_set_back() -> None:
+    """A Promotion that comes before the last one in the queue is never taken in after it, whatever its end says."""
+    ahead = promotion("a", "Succeeded", at=100)
+    ahead = ahead.replace(metadata=ahead.metadata.replace(creation_timestamp=Time.of(NOON)))
+    running = after(decide(after(decide(stage(), ahead)), ahead, promotion("b", at=2, freight="f2")))
+    ended = promotion("b", "Succeeded", at=2, freight="f2")
+
+    taken = decide(running, ahead, ended, ended_since=HOLD)
+    again = decide(after(taken), ahead, ended)
+
+    assert [c.names for c in taken.status.freight_history] == [["f2"], ["f1"]]
+    assert not again.write
+
+
+def test_checks_that_are_not_known_verify_nothing() -> None:
+    """A Stage taken over after a failed Promotion has no known checks: that is no reason to call it healthy."""
+    taken_over = {
+        "lastPromotion": {"name": "x", "finishedAt": Time.of(NOON), "status": {"phase": "Failed"}},
+        "freightHistory": [{"id": "f1", "items": {"Warehouse/w": {"name": "f1"}}}],
+        "health": {"status": "Unhealthy", "config": {"theirs": True}},
+    }
+    assert checks(stage(taken_over).status) is None
+    damaged = {**taken_over, "health": {"status": "Healthy", "config": {"checks": [{"foo": 1}]}}}
+    assert checks(stage(damaged).status) is None
 
 
 def test_nothing_promoted_yet() -> None:

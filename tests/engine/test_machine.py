@@ -184,7 +184,10 @@ def test_aliases_tell_steps_apart(aliases: list[str | None], words: str | None) 
 def test_a_status_nobody_knows_is_no_success() -> None:
     """A step status written by something else does not crash the end, and does not count as success."""
     p = begun({}, {})
-    odd = [StepExecutionMetadata(alias="a", status="Odd"), *p.status.step_execution_metadata]
+    odd = [
+        StepExecutionMetadata(alias="step-1", status="Odd"),
+        StepExecutionMetadata(alias="step-2", status=StepStatus.RUNNING),
+    ]
     p = p.replace(status=p.status.replace(step_execution_metadata=odd, current_step=1))
     current = current_step(p)
     assert current is not None
@@ -196,6 +199,15 @@ def test_times_that_are_none() -> None:
     """What Argo CD says of times is told only if it is one."""
     assert "startedAt" not in record(started_at="soon").mirror()
     assert record(started_at="2026-11-30T12:00:00Z").mirror()["startedAt"] == "2026-11-30T12:00:00Z"
+
+
+def test_a_step_that_was_renamed() -> None:
+    """A step whose alias was edited while it runs is not taken for one that has not started."""
+    p = begun({"as": "a"})
+    renamed = p.replace(spec=promotion({"as": "b"}).spec)
+
+    assert current_step(p) is not None
+    assert current_step(renamed) is None
 
 
 def test_fail() -> None:

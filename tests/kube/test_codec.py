@@ -112,3 +112,25 @@ def test_encode() -> None:
     assert encode({"a": [1, None, "é"], "d": Text("1h")}) == '{"a":[1,null,"é"],"d":"1h"}'.encode()
     with pytest.raises(TypeError, match="object cannot be written as JSON"):
         encode({"a": object()})
+
+
+def test_objects_nested_too_deeply() -> None:
+    """An object that nobody can parse is kept by its name, and costs the others nothing."""
+    deep = b'{"kind":"Thing","apiVersion":"v1","metadata":{"name":"deep","uid":"u","resourceVersion":"7"},"spec":'
+    deep += b"[" * 5000 + b"]" * 5000 + b"}"
+    good = b'{"kind":"Thing","apiVersion":"v1","metadata":{"name":"good","resourceVersion":"8"}}'
+
+    page = JSON.page(
+        b'{"kind":"ThingList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":['
+        + deep
+        + b","
+        + good
+        + b"]}"
+    )
+    event = JSON.event(b'{"type":"ADDED","object":' + deep + b"}")
+
+    assert [item["metadata"]["name"] for item in page.items] == ["deep", "good"]
+    assert "spec" not in page.items[0]
+    assert event.object is not None
+    assert JSON.meta(event.object).uid == "u"
+    assert JSON.meta(JSON.object(deep)).resource_version == "7"

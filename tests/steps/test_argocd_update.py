@@ -80,6 +80,15 @@ def test_requests() -> None:
     assert Key("other", "b") == second.key
 
 
+def test_depth_is_no_obstacle() -> None:
+    """A configuration nested as deep as JSON can be is looked through."""
+    config: Any = "${{ x }}"
+    for _ in range(5000):
+        config = [config]
+
+    assert no_expressions(config) == "config" + "[0]" * 5000
+
+
 @pytest.mark.parametrize(
     ("config", "where"),
     [
