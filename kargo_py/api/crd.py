@@ -103,9 +103,11 @@ KINDS = (
         ),
         ("promo", "promos"),
         additions={
-            "spec": _rules(("has(self.freight) != has(self.origin)", "exactly one of freight and origin must be set")),
+            "spec": _rules(
+                ("has(self.freight) != has(self.origin)", "exactly one of freight and origin must be given")
+            ),
             "spec.steps[]": _rules(
-                ("has(self.uses) && !has(self.task)", "a step of a Promotion must have uses set and task unset")
+                ("has(self.uses) && !has(self.task)", "a Promotion's step must have uses and no task")
             ),
             # A Promotion just created shows Pending, and that costs no write. The inner default applies only to a
             # status that is there, hence the outer one.
@@ -126,7 +128,7 @@ KINDS = (
         ),
         additions={
             "spec.promotionTemplate.spec.steps[]": _rules(
-                ("has(self.uses) != has(self.task)", "a step must have exactly one of uses and task set"),
+                ("has(self.uses) != has(self.task)", "exactly one of uses and task must be given"),
                 ("!has(self.task) || !has(self.continueOnError)", "a step with a task cannot set continueOnError"),
                 ("!has(self.task) || !has(self.retry)", "a step with a task cannot set retry"),
             ),

@@ -65,11 +65,11 @@ def test_unknown_fields_of_a_status_are_kept(crds: ApiServer, namespace: str) ->
 @pytest.mark.parametrize(
     ("wire", "reason"),
     [
-        (_promotion(origin=ORIGIN), "exactly one of freight and origin must be set"),
-        (_promotion(freight=None), "exactly one of freight and origin must be set"),
+        (_promotion(origin=ORIGIN), "exactly one of freight and origin must be given"),
+        (_promotion(freight=None), "exactly one of freight and origin must be given"),
         (_promotion(steps=[]), "spec.steps in body should have at least 1 items"),
-        (_promotion(steps=[{"task": {"name": "a"}}]), "must have uses set and task unset"),
-        (_promotion(steps=[{**STEP, "task": {"name": "a"}}]), "must have uses set and task unset"),
+        (_promotion(steps=[{"task": {"name": "a"}}]), "must have uses and no task"),
+        (_promotion(steps=[{**STEP, "task": {"name": "a"}}]), "must have uses and no task"),
         (_promotion(steps=[{**STEP, "retry": {"timeout": "5 minutes"}}]), "spec.steps[0].retry.timeout"),
         (_promotion(steps=[{**STEP, "retry": {"errorThreshold": -1}}]), "spec.steps[0].retry.errorThreshold"),
         (_promotion(stage="Dev"), "spec.stage in body should match"),
