@@ -1,7 +1,7 @@
 """Tokens of a kubeconfig's ``auth-provider: oidc``: when they expire, and how to get new ones.
 
-kubernetes-asyncio's own client for this is not used: it does not verify the issuer's certificate unless the kubeconfig brings
-a CA, and cannot use the CA if it does.
+kubernetes-asyncio's own client for this is not used: it does not verify the issuer's certificate unless the kubeconfig
+brings a CA, and cannot use the CA if it does.
 """
 
 from __future__ import annotations
