@@ -81,20 +81,23 @@ class ArgoCD:
         self._waited_for: set[str] = set()
         self._never_issued: set[str] = set()
         self._unchanged_since: dict[Key, float] = {}
+        self.applications.witness(self._latch)
         self.applications.subscribe(self._note)
 
     # -- what an event leaves behind ------------------------------------------------------------------------------
 
+    def _latch(self, app: Application) -> None:
+        """Keep an ending that is waited for, before a queue or a newer state can hide it."""
+        state = app.status.operation_state
+        if state is not None and state.completed and (stamp := state.stamp) is not None and stamp in self._waited_for:
+            self._latched.setdefault(stamp, state)
+
     def _note(self, old: Application | None, new: Application | None) -> None:
-        """Latch an ending that is waited for, before any queue can merge it with what comes after."""
+        """Remember since when a verdict has stood."""
         if new is None:
             if old is not None:
                 self._unchanged_since.pop(old.key, None)
-            return
-        state = new.status.operation_state
-        if state is not None and state.completed and (stamp := state.stamp) in self._waited_for and stamp is not None:
-            self._latched.setdefault(stamp, state)
-        if old is None or fingerprint(old) != fingerprint(new):
+        elif old is None or fingerprint(old) != fingerprint(new):
             self._unchanged_since[new.key] = asyncio.get_running_loop().time()
 
     def wait_for(self, stamp: str) -> None:

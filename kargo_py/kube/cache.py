@@ -80,6 +80,7 @@ class Cache(Generic[T]):
         self._projection = projection
         self._store: Store[T] = Store(codec.meta, indexes=indexes, selects=selects)
         self._handlers: list[Handler[T]] = []
+        self._witnesses: list[Callable[[T], None]] = []
         self._synced = asyncio.Event()
         self._dirty: set[Key] = set()
         self._failures = 0
@@ -151,9 +152,17 @@ class Cache(Generic[T]):
         """Call *handler* with (old, new) for every change from now on, in the order of subscription."""
         self._handlers.append(handler)
 
+    def witness(self, see: Callable[[T], None]) -> None:
+        """Call *see* with every state of every object that arrives, before anything is decided about it.
+
+        Also with those that handlers are never told of, because a newer one was known already: what happened in
+        between happened all the same.
+        """
+        self._witnesses.append(see)
+
     def observe(self, answer: T) -> None:
         """Take in the answer to an own write."""
-        self._dispatch(self._store.answered(self._project(answer), self._now()))
+        self._dispatch(self._store.answered(self._seen(answer), self._now()))
 
     def mark_dirty(self, key: Key) -> None:
         """After a conflict or an unknown outcome: the next :meth:`read` of *key* asks the server."""
@@ -191,7 +200,7 @@ class Cache(Generic[T]):
                 limit=PAGE_SIZE,
                 continue_token=token,
             )
-            objects += [self._project(obj) for obj in page.items]
+            objects += [self._seen(obj) for obj in page.items]
             token = page.continue_token
             if not token:
                 break
@@ -231,7 +240,7 @@ class Cache(Generic[T]):
                     self._recovered()
                     version = event.resource_version or version
                     if event.object is not None and event.type is not EventType.BOOKMARK:
-                        changes = self._store.event(event.type, self._project(event.object), self._now())
+                        changes = self._store.event(event.type, self._seen(event.object), self._now())
                         self._dispatch(changes)
         except (Gone, DecodeError):
             raise
@@ -244,14 +253,23 @@ class Cache(Generic[T]):
     def _project(self, obj: T) -> T:
         return self._projection(obj) if self._projection is not None else obj
 
+    def _seen(self, obj: T) -> T:
+        kept = self._project(obj)
+        for see in self._witnesses:
+            self._guarded(see, kept)
+        return kept
+
+    def _guarded(self, call: Callable[..., None], *arguments: T | None) -> None:
+        try:
+            call(*arguments)
+        except Exception:  # noqa: BLE001 - logged whole
+            # A handler that fails is our bug; it must not keep the news from the others.
+            _log.exception("cache handler failed", resource=str(self.resource))
+
     def _dispatch(self, changes: Sequence[Change[T]]) -> None:
         for change in changes:
             for handler in self._handlers:
-                try:
-                    handler(change.old, change.new)
-                except Exception:  # noqa: BLE001 - logged whole
-                    # A handler that fails is our bug; it must not keep the news from the others.
-                    _log.exception("cache handler failed", resource=str(self.resource))
+                self._guarded(handler, change.old, change.new)
 
     async def _failed(self, error: KubeError) -> None:
         """Note the failure, log it if it is another one than before, and wait before the next try."""

@@ -220,6 +220,28 @@ async def test_an_ending_is_latched() -> None:
     assert TargetState.SUPERSEDED is later.state
 
 
+async def test_an_ending_that_comes_after_newer_news() -> None:
+    """An ending in the stream counts, though a live read has shown what came after it already."""
+    ended = application(8, annotations={STAMP_KEY: STAMP}, status=state(OURS, "Succeeded", finishedAt="t2"))
+    replaced = application(9, annotations={STAMP_KEY: STAMP}, operation=THEIRS, status=state(THEIRS, "Running"))
+    server = Server(STARTED)
+    argocd = ArgoCD(server)
+    argocd.wait_for(STAMP)
+    seen, go = asyncio.Event(), asyncio.Event()
+    server.watches = [[go, ("MODIFIED", ended), seen]]
+    task = asyncio.create_task(argocd.applications.run())
+    await argocd.applications.wait_synced()
+    argocd.applications.observe(replaced)
+    go.set()
+    await asyncio.sleep(1)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert argocd.applications.get(KEY) is replaced
+    assert argocd.observe(record()).record.state is TargetState.SUCCEEDED
+
+
 @pytest.mark.parametrize(
     ("app", "request_", "words"),
     [

@@ -98,7 +98,7 @@ class ScriptedClient:
                     yield WatchEvent(EventType.BOOKMARK, step, None)
                 else:
                     type_, obj = step
-                    yield WatchEvent(EventType(type_), obj["metadata"]["resourceVersion"], obj)
+                    yield WatchEvent(EventType(type_), codec.meta(obj).resource_version, obj)
             await asyncio.Event().wait()
         finally:
             self.open_watches -= 1
