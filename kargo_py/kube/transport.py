@@ -95,7 +95,10 @@ class Transport:
                 middlewares=(_once,) if request.once else (),
                 **line.options,
             ) as response:
-                yield response
+                try:
+                    yield response
+                finally:
+                    _abandon(response)
         finally:
             line.users -= 1
             await self._close_unused(line)
@@ -130,6 +133,8 @@ class Transport:
         """Close all connections."""
         for line in [self._line, *self._retired]:
             await line.session.close()
+        # What was abandoned or closed is gone one turn of the loop later.
+        await asyncio.sleep(0)
 
     async def _renew(self, *, refused: bool) -> None:
         access = await self._source.load()
@@ -154,6 +159,16 @@ class Transport:
     def _next_renewal(self, access: Access) -> float:
         after = float("inf") if access.renew_after is None else access.renew_after
         return asyncio.get_running_loop().time() + after
+
+
+def _abandon(response: aiohttp.ClientResponse) -> None:
+    """Cut the connection of an answer that was not read to its end (a watch that is left).
+
+    Closing it would wait for the server's part of the TLS farewell, perhaps longer than this event loop runs.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None and not response.content.at_eof():
+        connection.transport.abort()
 
 
 async def open_transport(source: Source, *, pause: float) -> Transport:

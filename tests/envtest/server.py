@@ -269,7 +269,7 @@ class ApiServer:
         text = self.audit_log.read_text()
         if mark not in text or not text.endswith("\n"):
             return None
-        events = [json.loads(line) for line in text.splitlines()]
+        events = [event for line in text.splitlines() if (event := _audit_event(line)) is not None]
         return [event for event in events if "/namespaces/audit-mark-" not in event["requestURI"]]
 
     def _ask_etcd(self, call: str, body: JsonObject) -> JsonObject:
@@ -407,6 +407,15 @@ def _first_ephemeral_port() -> int:
         first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
         return first if first > 20000 else 32768
     return 32768
+
+
+def _audit_event(line: str) -> JsonObject | None:
+    """One event; None for a request whose body is nested more deeply than Python reads."""
+    try:
+        event: JsonObject = json.loads(line)
+    except RecursionError:
+        return None
+    return event
 
 
 def _alive(child: ChildProcess | None) -> ChildProcess:
