@@ -289,13 +289,16 @@ class ApiServer:
             live = self.request("GET", f"{DEFINITIONS}/{definition['metadata']['name']}")
             # Until its storage is set up, also after each start of the server, a kind answers 404, then 429.
             self.request("GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1")
+            # Its OpenAPI comes later still, and `kubectl explain` and `create` ask for it.
+            described = self.request("GET", f"/openapi/v3/apis/{spec['group']}/{version}")["components"]["schemas"]
         except RequestFailed as failure:
             if failure.status in {404, 429, 503}:
                 return False
             raise
         # Null, not absent, in the moment between the creation and the first look of the server's own controller.
         conditions = live.get("status", {}).get("conditions") or []
-        return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
+        established = any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+        return established and any(name.endswith(f".{spec['names']['kind']}") for name in described)
 
     # Processes
 
