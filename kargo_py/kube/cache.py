@@ -6,43 +6,69 @@ lists, watches, reconnects and tells the handlers. What it guarantees to a calle
 * handlers see every object as a chain of (old, new), each version at most once, deletions included, also those that
   happened while the connection was down;
 * the answer to an own write is in the cache before the writer goes on (:meth:`Cache.observe`);
-* a frozen server costs at most a minute: each watch ends by itself after 40 to 60 seconds, and a silent one just after.
+* a frozen server costs at most a minute: each watch ends by itself after 40 to 60 seconds, and a silent one just after;
+* no object's content stops the others: what the projection cannot reduce is kept whole, what an index cannot read is
+  kept outside the index. What a model makes of it is for the edge of the reconcile to find out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import structlog
-from tenacity import RetryCallState, wait_random_exponential
+from tenacity import wait_random_exponential
+from tenacity.wait import wait_base
 
-from kargo_py.kube.client import Client, Codec, EventType, Page
+from kargo_py.kube.backoff import pause_before
+from kargo_py.kube.client import Client, Codec, EventType, Page, WatchEvent
 from kargo_py.kube.errors import (
     ConfigError,
+    ConnectionLost,
     DecodeError,
     Forbidden,
     Gone,
     KubeError,
     NotFound,
+    TooManyRequests,
     Unauthorized,
     Unreachable,
 )
 from kargo_py.kube.resources import Key, Resource
-from kargo_py.kube.store import Change, Store
+from kargo_py.kube.store import Change, Store, version_order
 
 T = TypeVar("T")
 
-Handler = Callable[[T | None, T | None], None]
+Handler: TypeAlias = Callable[[T | None, T | None], None]
 
 PAGE_SIZE = 500
 WATCH_SECONDS = (40, 60)
-_BACK_OFF = wait_random_exponential(multiplier=0.25, max=30)
+DEFAULT_BACK_OFF = wait_random_exponential(multiplier=0.25, max=30)
+
+_YIELD_EVERY = 250
+_SHORT_WATCH = 1.0
+# After these the watch goes on from the last version; after any other refusal only a new list is sure to help.
+_PASSING = (ConnectionLost, Unreachable, TooManyRequests)
+
+_Activity: TypeAlias = Literal["list", "watch"]
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class CacheStats:
+    """Counts since the start. ``undecodable``: answers, and single objects, that could not be read."""
+
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    undecodable: int = 0
+    handler_errors: int = 0
 
 
 class Cache(Generic[T]):
@@ -51,13 +77,15 @@ class Cache(Generic[T]):
     Args:
         client: where they come from.
         resource: which resource.
-        codec: how they are parsed. A codec never fails because of one object's content, so no object can stop the
+        codec: how they are parsed. It must not fail because of one object's content, so that no object can stop the
             stream; what cannot be read at all (no JSON) makes the cache list again.
         namespace: "" for all.
-        label_selector: as in the API; give *selects* with it, so that answers to own writes can be judged too.
+        label_selector: as in the API; *selects* must be given with it, so that own answers can be judged too.
         projection: reduces each object before it is kept.
         indexes: named functions from an object to the values it is found under.
-        selects: whether an object belongs into this cache.
+        selects: whether an object belongs into this cache by its labels.
+        on_undecodable: told what could not be read.
+        back_off: how long to wait between failed tries.
     """
 
     def __init__(
@@ -71,22 +99,34 @@ class Cache(Generic[T]):
         projection: Callable[[T], T] | None = None,
         indexes: Mapping[str, Callable[[T], Iterable[Hashable]]] | None = None,
         selects: Callable[[T], bool] | None = None,
+        on_undecodable: Callable[[DecodeError], None] | None = None,
+        back_off: wait_base = DEFAULT_BACK_OFF,
     ) -> None:
+        if label_selector and selects is None:
+            raise ValueError(f"a cache of {resource} with a label selector needs selects, to judge own answers by")
         self._client = client
         self.resource = resource
         self._codec = codec
         self._namespace = namespace
         self._label_selector = label_selector
         self._projection = projection
+        self._on_undecodable = on_undecodable
+        self._back_off = back_off
         self._store: Store[T] = Store(codec.meta, indexes=indexes, selects=selects)
-        self._handlers: list[Handler[T]] = []
-        self._witnesses: list[Callable[[T], None]] = []
-        self._synced = asyncio.Event()
-        self._dirty: set[Key] = set()
+        self._handlers: tuple[Handler[T], ...] = ()
+        self._witnesses: tuple[Callable[[T], None], ...] = ()
+        self._untold: deque[tuple[Change[T], tuple[Handler[T], ...]]] = deque()
+        self._telling = False
+        self._dirty: dict[Key, object] = {}
+        self._version = ""
+        self._doubtful = False
+        self._expired = False
         self._failures = 0
-        self.health: KubeError | None = None
+        self._failing: _Activity | None = None
+        self._synced = asyncio.Event()
         self._news_of_health = asyncio.Event()
-        self.undecodable = 0
+        self.health: KubeError | None = None
+        self.stats = CacheStats()
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -94,6 +134,11 @@ class Cache(Generic[T]):
     def synced(self) -> bool:
         """True once the first list is in."""
         return self._synced.is_set()
+
+    @property
+    def index_errors(self) -> int:
+        """How often an index function failed on an object."""
+        return self._store.index_errors
 
     async def wait_synced(self, *, fail_fast: bool = False) -> None:
         """Wait for the first list; with *fail_fast* raise what prevents it if waiting would hardly help.
@@ -113,16 +158,16 @@ class Cache(Generic[T]):
         """The object as last seen, None if there is none."""
         return self._store.get(key)
 
-    def keys(self) -> Iterable[Key]:
-        """All keys."""
+    def keys(self) -> Sequence[Key]:
+        """All keys, as they are now."""
         return self._store.keys()
 
-    def values(self) -> Iterable[T]:
-        """All objects."""
+    def values(self) -> Sequence[T]:
+        """All objects, as they are now."""
         return self._store.values()
 
     def indexed(self, index: str, value: Hashable) -> Sequence[T]:
-        """The objects that *index* puts under *value*."""
+        """The objects that *index* puts under *value*, as they are now. Raises KeyError for an unknown index."""
         return self._store.indexed(index, value)
 
     async def read(self, key: Key) -> T | None:
@@ -132,25 +177,39 @@ class Cache(Generic[T]):
         return self._store.get(key)
 
     async def read_live(self, key: Key) -> T | None:
-        """The object from the server; what it says goes into the cache too."""
+        """The object from the server, or what is newer by the time it answers; goes into the cache too.
+
+        None if there is no such object, or if it does not belong into this cache. Raises KubeError, the object stays
+        dirty then.
+        """
+        mark = self._dirty.get(key)
         uid = self._store.uid(key)
         try:
-            obj = await self._client.get(self.resource, key, codec=self._codec)
-        except NotFound:
-            self._dispatch(self._store.gone(key, uid, self._now()))
-            self._dirty.discard(key)
-            return self._store.get(key) if self._store.uid(key) != uid else None
-        self.observe(obj)
-        self._dirty.discard(key)
-        known = self._store.get(key)
-        # The store may refuse an answer as older than its news; if it has none of this object, the server is right.
-        return known if known is not None else self._project(obj)
+            answer = await self._client.get(self.resource, key, codec=self._codec)
+        except NotFound as error:
+            if error.resource_missing:
+                # The server does not know the resource (yet): that says nothing about the object.
+                raise
+            self.observe_gone(key, uid)
+        else:
+            self.observe(answer)
+        if self._dirty.get(key) is mark:
+            # Else it was marked again, and this answer may be from before what it was marked for.
+            self._dirty.pop(key, None)
+        return self._store.get(key)
 
     # -- news of our own -----------------------------------------------------------------------------------------
 
     def subscribe(self, handler: Handler[T]) -> None:
-        """Call *handler* with (old, new) for every change from now on, in the order of subscription."""
-        self._handlers.append(handler)
+        """Call *handler* with (old, new) for every change from now on, in the order of subscription.
+
+        What is in the cache already is told at once, as (None, object). A handler may call any method of the cache:
+        what changes by that is told after the change being told.
+        """
+        self._handlers = (*self._handlers, handler)
+        known = [Change(key, None, obj) for key, obj in zip(self.keys(), self.values(), strict=True)]
+        self._untold.extend((change, (handler,)) for change in known)
+        self._tell()
 
     def witness(self, see: Callable[[T], None]) -> None:
         """Call *see* with every state of every object that arrives, before anything is decided about it.
@@ -158,148 +217,239 @@ class Cache(Generic[T]):
         Also with those that handlers are never told of, because a newer one was known already: what happened in
         between happened all the same.
         """
-        self._witnesses.append(see)
+        self._witnesses = (*self._witnesses, see)
 
     def observe(self, answer: T) -> None:
-        """Take in the answer to an own write."""
+        """Take in the answer to an own write, or a live read."""
+        if self._namespace and self._codec.meta(answer).key.namespace != self._namespace:
+            return
         self._dispatch(self._store.answered(self._seen(answer), self._now()))
+
+    def observe_gone(self, key: Key, uid: str) -> None:
+        """Take in that a live read or delete of ours found the object *uid* of that *key* gone."""
+        self._dispatch(self._store.gone(key, uid, self._now()))
 
     def mark_dirty(self, key: Key) -> None:
         """After a conflict or an unknown outcome: the next :meth:`read` of *key* asks the server."""
-        self._dirty.add(key)
+        self._dirty[key] = object()
 
     # -- list and watch ------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep the cache current until cancelled."""
+        """Keep the cache current until cancelled; whatever the server does, it is tried again."""
         while True:
+            activity: _Activity = "list"
             try:
-                version = await self._list()
-                await self._follow(version)
-            except Gone:
-                _log.info("watch is too old, listing again", resource=str(self.resource))
+                await self._list()
+                activity = "watch"
+                await self._follow()
+            except Gone as error:
+                if self._expired:
+                    await self._failed(error, activity)
+                else:
+                    _log.info("version is too old, listing again", resource=str(self.resource), why=error.message)
+                self._expired = True
             except DecodeError as error:
-                self.undecodable += 1
-                await self._failed(error)
+                self._undecodable(error)
+                await self._failed(error, activity)
             except KubeError as error:
-                await self._failed(error)
+                await self._failed(error, activity)
             except Exception as error:  # noqa: BLE001 - logged whole
                 # Our bug, on some object of a form nobody foresaw: said whole, and not the end of all controllers.
                 _log.exception("cache crashed, listing again", resource=str(self.resource))
-                await self._failed(KubeError(f"{type(error).__name__}: {error}"))
+                await self._failed(KubeError(f"{type(error).__name__}: {error}"), activity)
 
-    async def _list(self) -> str:
+    async def _list(self) -> None:
+        self.stats.lists += 1
+        began, known = self._now(), self._store.furthest
         objects: list[T] = []
-        token = ""
-        while True:
-            page: Page[T] = await self._client.list(
-                self.resource,
-                self._namespace,
-                codec=self._codec,
-                label_selector=self._label_selector,
-                limit=PAGE_SIZE,
-                continue_token=token,
-            )
-            objects += [self._seen(obj) for obj in page.items]
-            token = page.continue_token
-            if not token:
-                break
-        self._dispatch(self._store.listed(objects, page.resource_version, self._now()))
-        self._recovered()
+        page = await self._page()
+        objects += self._readable(page.items)
+        while page.continue_token:
+            page = await self._page(continue_token=page.continue_token)
+            objects += self._readable(page.items)
+        for number, changes in enumerate(
+            self._store.listed(objects, page.resource_version, began=began, known=known), 1
+        ):
+            self._dispatch(changes)
+            if number % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        self._version = page.resource_version
+        self._doubtful = False
+        self._recovered("list")
         if not self._synced.is_set():
+            _log.info("cache synced", resource=str(self.resource), objects=len(self._store))
             self._synced.set()
             self._news_of_health.set()
-            _log.info("cache synced", resource=str(self.resource), objects=len(self._store))
-        return page.resource_version
 
-    async def _follow(self, version: str) -> None:
-        """Watch from *version* on, again and again; raises Gone or DecodeError when only a new list helps."""
+    async def _page(self, *, limit: int = PAGE_SIZE, continue_token: str = "") -> Page[T]:
+        return await self._client.list(
+            self.resource,
+            self._namespace,
+            codec=self._codec,
+            label_selector=self._label_selector,
+            limit=limit,
+            continue_token=continue_token,
+        )
+
+    async def _follow(self) -> None:
+        """Watch from the last version on, again and again; raises KubeError when only a new list helps."""
         while True:
             try:
-                version = await self._watch(version)
-                self._recovered()
-            except (Gone, DecodeError):
-                raise
-            except _BrokenWatchError as broken:
-                version = broken.version
-                await self._failed(broken.error)
+                if self._doubtful:
+                    await self._check_history()
+                await self._watch()
+            except _PASSING as error:
+                self._doubtful = True
+                await self._failed(error, "watch")
 
-    async def _watch(self, version: str) -> str:
-        """One watch; returns the version to go on from."""
+    async def _check_history(self) -> None:
+        """Raise Gone if the server knows nothing of our version any more.
+
+        A server whose etcd was restored from a backup answers a watch from a version that it has not reached yet with
+        silence: no error, no bookmark, none of the changes up to there (seen with Kubernetes 1.34). Since no server is
+        restored while it runs, it is enough to ask after a watch that did not end in its own time.
+        """
+        known = self._store.furthest
+        page = await self._page(limit=1)
+        if version_order(page.resource_version) < known:
+            raise Gone(410, "Expired", f"the server is at {page.resource_version} only, a restored backup it seems")
+        self._doubtful = False
+        if isinstance(self.health, Unreachable):
+            self._recovered("watch")
+
+    async def _watch(self) -> None:
+        """One watch. Raises ConnectionLost if it ended as soon as it had begun."""
+        self.stats.watches += 1
+        seconds = random.randint(*WATCH_SECONDS)  # noqa: S311 - spreads load, guards nothing
+        began, version = self._now(), self._version
         stream = self._client.watch(
             self.resource,
             self._namespace,
             codec=self._codec,
-            resource_version=version,
+            resource_version=self._version,
             label_selector=self._label_selector,
-            timeout_seconds=random.randint(*WATCH_SECONDS),  # noqa: S311
+            timeout_seconds=seconds,
         )
-        try:
-            async with aclosing(stream) as events:
-                async for event in events:
-                    self._recovered()
-                    version = event.resource_version or version
-                    if event.object is not None and event.type is not EventType.BOOKMARK:
-                        changes = self._store.event(event.type, self._seen(event.object), self._now())
-                        self._dispatch(changes)
-        except (Gone, DecodeError):
-            raise
-        except KubeError as error:
-            raise _BrokenWatchError(version, error) from error
-        return version
+        async with aclosing(stream) as events:
+            async for event in events:
+                self._take(event)
+                if self.stats.events % _YIELD_EVERY == 0:
+                    # What is in the socket's buffer already is given without a pause.
+                    await asyncio.sleep(0)
+        lasted = self._now() - began
+        self._doubtful = lasted < seconds - 1
+        if lasted < _SHORT_WATCH and version == self._version:
+            raise ConnectionLost("the server ended the watch as soon as it had begun", request=f"watch {self.resource}")
+        self._alive()
 
-    # -- the rest ------------------------------------------------------------------------------------------------
+    def _take(self, event: WatchEvent[T]) -> None:
+        self._alive()
+        self._version = event.resource_version or self._version
+        if event.object is None or event.type is EventType.BOOKMARK:
+            self._store.bookmark(self._version)
+            return
+        self.stats.events += 1
+        for obj in self._readable([event.object]):
+            self._dispatch(self._store.event(event.type, obj, self._now()))
 
-    def _project(self, obj: T) -> T:
-        return self._projection(obj) if self._projection is not None else obj
+    # -- objects -------------------------------------------------------------------------------------------------
+
+    def _readable(self, objects: Iterable[T]) -> list[T]:
+        """The projections of *objects*, without those that have no name or version to be kept under."""
+        kept = []
+        for obj in objects:
+            try:
+                self._codec.meta(obj)
+            except DecodeError as error:
+                _log.warning("object left out", resource=str(self.resource), why=str(error))
+                self._undecodable(error)
+            else:
+                kept.append(self._seen(obj))
+        return kept
 
     def _seen(self, obj: T) -> T:
         kept = self._project(obj)
         for see in self._witnesses:
-            self._guarded(see, kept)
+            self._call(self._codec.meta(obj).key, see, kept)
         return kept
 
-    def _guarded(self, call: Callable[..., None], *arguments: T | None) -> None:
+    def _project(self, obj: T) -> T:
+        if self._projection is None:
+            return obj
         try:
-            call(*arguments)
-        except Exception:  # noqa: BLE001 - logged whole
-            # A handler that fails is our bug; it must not keep the news from the others.
-            _log.exception("cache handler failed", resource=str(self.resource))
+            return self._projection(obj)
+        except Exception as error:  # noqa: BLE001 - whatever a function makes of input that nobody foresaw
+            key = str(self._codec.meta(obj).key)
+            _log.warning("object kept whole", resource=str(self.resource), key=key, why=f"its projection: {error!r}")
+            failed = DecodeError(f"{self.resource.kind} {key} does not fit its projection: {error!r}")
+            failed.__cause__ = error
+            self._undecodable(failed)
+            return obj
+
+    def _undecodable(self, error: DecodeError) -> None:
+        self.stats.undecodable += 1
+        if self._on_undecodable is not None:
+            self._on_undecodable(error)
+
+    # -- telling -------------------------------------------------------------------------------------------------
 
     def _dispatch(self, changes: Sequence[Change[T]]) -> None:
         for change in changes:
-            for handler in self._handlers:
-                self._guarded(handler, change.old, change.new)
+            if change.backwards:
+                self.mark_dirty(change.key)
+            self._untold.append((change, self._handlers))
+        self._tell()
 
-    async def _failed(self, error: KubeError) -> None:
+    def _tell(self) -> None:
+        """Tell what is untold, in order; what a handler causes is told to all after what it is being told."""
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._untold:
+                change, handlers = self._untold.popleft()
+                for handler in handlers:
+                    self._call(change.key, handler, change.old, change.new)
+        finally:
+            self._telling = False
+
+    def _call(self, key: Key, handler: Callable[..., None], *arguments: T | None) -> None:
+        try:
+            handler(*arguments)
+        except Exception:  # noqa: BLE001 - logged whole
+            # A handler that fails is our bug; it must not keep the news from the others.
+            self.stats.handler_errors += 1
+            _log.exception("cache handler failed", resource=str(self.resource), key=str(key))
+
+    # -- health --------------------------------------------------------------------------------------------------
+
+    async def _failed(self, error: KubeError, activity: _Activity) -> None:
         """Note the failure, log it if it is another one than before, and wait before the next try."""
-        if self.health is None or type(self.health) is not type(error):
+        if type(self.health) is not type(error):
             _log.warning("cache is not being updated", resource=str(self.resource), error=str(error))
-        self.health = error
+        self.health, self._failing = error, activity
         self._news_of_health.set()
         self._failures += 1
-        state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
-        state.attempt_number = self._failures
-        await asyncio.sleep(_BACK_OFF(state))
+        await asyncio.sleep(pause_before(self._failures, self._back_off, error))
 
-    def _recovered(self) -> None:
+    def _alive(self) -> None:
+        """The watch shows something, or ended in order."""
+        self._expired = False
+        self._recovered("watch")
+
+    def _recovered(self, activity: _Activity) -> None:
+        """*activity* works; a list that works says nothing about a watch that was refused."""
+        if activity == "list" and self._failing == "watch" and not isinstance(self.health, _PASSING):
+            return
         if self.health is not None:
             _log.info("cache is being updated again", resource=str(self.resource))
-            self.health = None
+        self.health = self._failing = None
         self._failures = 0
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
-
-
-class _BrokenWatchError(Exception):
-    """A watch that broke off; it can be taken up again from ``version``."""
-
-    def __init__(self, version: str, error: KubeError) -> None:
-        super().__init__(str(error))
-        self.version = version
-        self.error = error
 
 
 def _hopeless(error: KubeError) -> bool:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
 import structlog
+from tenacity import wait_random
+from tenacity.wait import wait_base
 
+from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.errors import Conflict, KubeError
 from kargo_py.kube.predicates import Predicate
-from kargo_py.kube.queue import QueueShutDownError, WorkQueue
+from kargo_py.kube.queue import DEFAULT_BACK_OFF, WorkQueue
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 CONFLICTS_AT_ONCE = 5
 """How many conflicts in a row on one key are tried again at once, before the back-off."""
+
+_AT_ONCE = wait_random(0, 0.05)
 
 _log = structlog.get_logger(__name__)
 
@@ -32,7 +37,7 @@ class Result:
 
 @dataclass(slots=True)
 class ControllerStats:
-    """Counts since the start."""
+    """Counts since the start; ``conflicts`` are not counted as ``errors`` unless there were too many in a row."""
 
     reconciles: int = 0
     errors: int = 0
@@ -40,13 +45,14 @@ class ControllerStats:
 
 
 class Controller(Generic[K]):
-    """Reconciles keys; made inside a running event loop.
+    """Reconciles keys; can be run once.
 
     Args:
         name: appears in logs.
         reconcile: brings the world of one key nearer to what it should be. What it raises is logged and tried again.
         concurrency: how many keys may be worked on at once.
         grace: seconds that reconciles in progress get to end by themselves when the controller is stopped.
+        back_off: how long a key that failed waits.
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class Controller(Generic[K]):
         *,
         concurrency: int = 64,
         grace: float = 20.0,
+        back_off: wait_base = DEFAULT_BACK_OFF,
     ) -> None:
         self.name = name
         self._reconcile = reconcile
@@ -64,7 +71,7 @@ class Controller(Generic[K]):
         self._caches: list[Cache[Any]] = []
         self._conflicts: dict[K, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.queue: WorkQueue[K] = WorkQueue()
+        self.queue: WorkQueue[K] = WorkQueue(back_off=back_off)
         self.stats = ControllerStats()
 
     def watches(
@@ -89,35 +96,37 @@ class Controller(Generic[K]):
     async def run(self) -> None:
         """Reconcile until cancelled; begins once all watched caches are synced.
 
-        When cancelled no further key is begun; what is in progress may end within the grace period, then it is
-        cancelled, and all is awaited before the cancellation goes on.
+        When cancelled no further key is begun; what is in progress may end within the grace period, then, or when
+        cancelled once more, it is cancelled, and all is awaited before the cancellation goes on.
         """
-        try:
-            for cache in self._caches:
-                await cache.wait_synced()
-            while True:
-                await self._slots.acquire()
-                try:
-                    key = await self.queue.get()
-                except (asyncio.CancelledError, QueueShutDownError):
-                    self._slots.release()
-                    raise
-                task = asyncio.create_task(self._work(key), name=f"{self.name} {key}")
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-        finally:
-            await self._stop()
+        async with asyncio.TaskGroup() as group:
+            try:
+                for cache in self._caches:
+                    await cache.wait_synced()
+                while True:
+                    await self._slots.acquire()
+                    self._begin(await self.queue.get(), group)
+            finally:
+                self.queue.shut_down()
+                await self._let_end()
 
-    async def _stop(self) -> None:
-        self.queue.shut_down()
+    def _begin(self, key: K, group: asyncio.TaskGroup) -> None:
+        task = group.create_task(self._work(key), name=f"{self.name} {key}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._slots.release()
+
+    async def _let_end(self) -> None:
         if not self._tasks:
             return
         _log.info("waiting for reconciles to end", controller=self.name, count=len(self._tasks))
         _, late = await asyncio.wait(set(self._tasks), timeout=self._grace)
-        for task in late:
-            task.cancel()
         if late:
-            await asyncio.wait(late)
+            names = sorted(task.get_name() for task in late)
+            _log.warning("reconciles cancelled", controller=self.name, count=len(late), tasks=names[:10])
 
     async def _work(self, key: K) -> None:
         """Reconcile *key* once and decide when it comes up again."""
@@ -125,12 +134,13 @@ class Controller(Generic[K]):
         with structlog.contextvars.bound_contextvars(controller=self.name, key=str(key)):
             try:
                 result = await self._reconcile(key)
-            except Conflict as error:
-                self._conflict(key, error)
-            except KubeError as error:
-                self._error(key, error)
-            except Exception as error:  # noqa: BLE001 - a bug on one key must not stop the others; it is logged whole
-                self._error(key, error)
+            except asyncio.CancelledError as error:
+                if _is_cancelled():
+                    raise
+                # Something that was awaited had been cancelled, not this task: a failure like any other.
+                self._failed(key, error)
+            except Exception as error:  # noqa: BLE001 - it is logged, and must not stop the other keys
+                self._failed(key, error)
             else:
                 self.queue.forget(key)
                 self._conflicts.pop(key, None)
@@ -138,25 +148,36 @@ class Controller(Generic[K]):
                     self.queue.add_after(key, result.requeue_after)
             finally:
                 self.queue.done(key)
-                self._slots.release()
 
-    def _conflict(self, key: K, error: Conflict) -> None:
-        """Somebody else wrote first: look again at once, a few times."""
-        self.stats.conflicts += 1
-        count = self._conflicts[key] = self._conflicts.get(key, 0) + 1
-        if count <= CONFLICTS_AT_ONCE:
-            _log.debug("conflict, deciding again", error=str(error))
-            self.queue.add(key)
-            return
+    def _failed(self, key: K, error: BaseException) -> None:
+        """Log the failure once, and let *key* come back: at once after a conflict, else after its back-off."""
+        known = list(_kube_errors(error))
+        if known and all(isinstance(each, Conflict) for each in known):
+            self.stats.conflicts += 1
+            in_a_row = self._conflicts[key] = self._conflicts.get(key, 0) + 1
+            if in_a_row <= CONFLICTS_AT_ONCE:
+                _log.debug("conflict, deciding again", error=str(error))
+                self.queue.add_after(key, pause_before(in_a_row, _AT_ONCE))
+                return
         self._conflicts.pop(key, None)
-        self._error(key, error)
-
-    def _error(self, key: K, error: Exception) -> None:
         self.stats.errors += 1
-        delay = self.queue.retry(key)
-        if isinstance(error, KubeError):
-            _log.warning(
-                "reconcile failed", error=str(error), error_type=type(error).__name__, retry_in=round(delay, 2)
-            )
+        delay = round(self.queue.retry(key, next(iter(known), None)), 2)
+        if known:
+            text = "; ".join(str(each) for each in known)
+            _log.warning("reconcile failed", error=text, error_type=type(known[0]).__name__, retry_in=delay)
         else:
-            _log.error("reconcile crashed", retry_in=round(delay, 2), exc_info=error)
+            _log.error("reconcile crashed", error_type=type(error).__name__, retry_in=delay, exc_info=error)
+
+
+def _kube_errors(error: BaseException) -> Iterator[KubeError]:
+    """The errors in *error* if it is one of talking to the API, or a group of nothing but such; else none."""
+    if isinstance(error, KubeError):
+        yield error
+    elif isinstance(error, BaseExceptionGroup) and error.split(KubeError)[1] is None:
+        for each in error.exceptions:
+            yield from _kube_errors(each)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -10,17 +10,21 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import count
 from typing import Generic, TypeVar
 
-from tenacity import RetryCallState, wait_random_exponential
+from tenacity import wait_random_exponential
 from tenacity.wait import wait_base
+
+from kargo_py.kube.backoff import pause_before
 
 K = TypeVar("K", bound=Hashable)
 
 DEFAULT_BACK_OFF = wait_random_exponential(multiplier=0.1, max=60)
+
+_MIN_STALE = 64
 
 
 class QueueShutDownError(Exception):
@@ -29,7 +33,7 @@ class QueueShutDownError(Exception):
 
 @dataclass(slots=True)
 class QueueStats:
-    """Counts since the start."""
+    """Counts since the start; each key that is added counts, also one that stands in the queue already."""
 
     adds: int = 0
     retries: int = 0
@@ -37,11 +41,13 @@ class QueueStats:
 
 
 class WorkQueue(Generic[K]):
-    """A queue of keys for one event loop; all methods must be called from it."""
+    """A queue of keys for one event loop; all methods must be called from it. ``len`` is how many keys are ready.
 
-    def __init__(self, *, back_off: wait_base = DEFAULT_BACK_OFF, loop_time: Callable[[], float] | None = None) -> None:
+    A key that is added while it waits for a delay or a back-off is ready at once: news outranks both.
+    """
+
+    def __init__(self, *, back_off: wait_base = DEFAULT_BACK_OFF) -> None:
         self._back_off = back_off
-        self._time = loop_time or asyncio.get_running_loop().time
         self._ready: OrderedDict[K, None] = OrderedDict()
         self._active: set[K] = set()
         self._again: set[K] = set()
@@ -55,8 +61,17 @@ class WorkQueue(Generic[K]):
         self.stats = QueueStats()
 
     def __len__(self) -> int:
-        """How many keys are ready to be worked on."""
         return len(self._ready)
+
+    @property
+    def delayed(self) -> int:
+        """How many keys wait for a time."""
+        return len(self._due)
+
+    @property
+    def active(self) -> int:
+        """How many keys are being worked on."""
+        return len(self._active)
 
     def add(self, key: K) -> None:
         """*key* needs work now; a delayed wake-up of it is not needed any more."""
@@ -66,9 +81,8 @@ class WorkQueue(Generic[K]):
         self._due.pop(key, None)
         if key in self._active:
             self._again.add(key)
-        elif key not in self._ready:
-            self._ready[key] = None
-            self._news.set()
+        else:
+            self._make_ready(key)
 
     def add_after(self, key: K, seconds: float) -> None:
         """*key* needs work in *seconds*; of several wake-ups the earliest counts. A time in the past means now."""
@@ -77,20 +91,19 @@ class WorkQueue(Generic[K]):
             return
         if self._closed or key in self._ready or key in self._again:
             return
-        due = self._time() + seconds
+        due = asyncio.get_running_loop().time() + seconds
         if due >= self._due.get(key, float("inf")):
             return
         self._due[key] = due
         heapq.heappush(self._heap, (due, next(self._order), key))
+        self._drop_stale()
         self._arm()
 
-    def retry(self, key: K) -> float:
-        """*key* failed: it comes back after its back-off, whose length in seconds is returned."""
+    def retry(self, key: K, error: BaseException | None = None) -> float:
+        """*key* failed with *error*: it comes back after its back-off, whose length in seconds is returned."""
         self.stats.retries += 1
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
-        state.attempt_number = failures
-        delay = float(self._back_off(state))
+        delay = pause_before(failures, self._back_off, error)
         self.add_after(key, delay)
         return delay
 
@@ -115,9 +128,7 @@ class WorkQueue(Generic[K]):
         self._active.discard(key)
         if key in self._again:
             self._again.discard(key)
-            if not self._closed:
-                self._ready[key] = None
-                self._news.set()
+            self._make_ready(key)
 
     def shut_down(self) -> None:
         """Hand out nothing more; whoever waits in :meth:`get` is released."""
@@ -126,21 +137,34 @@ class WorkQueue(Generic[K]):
         self._again.clear()
         self._due.clear()
         self._heap.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._arm()
         self._news.set()
 
+    def _make_ready(self, key: K) -> None:
+        self._ready.setdefault(key)
+        self._news.set()
+
+    def _drop_stale(self) -> None:
+        """Keep the heap in proportion to the keys that wait: wake-ups that news made needless stay in it till due."""
+        if len(self._heap) > 2 * len(self._due) + _MIN_STALE:
+            self._heap = [(due, order, key) for due, order, key in self._heap if self._due.get(key) == due]
+            heapq.heapify(self._heap)
+
     def _arm(self) -> None:
+        """Let the timer go off when the first of the delayed keys is due."""
+        due = self._heap[0][0] if self._heap else None
         if self._timer is not None:
+            if due is not None and self._timer.when() <= due:
+                return
             self._timer.cancel()
             self._timer = None
-        if self._heap:
-            delay = max(0.0, self._heap[0][0] - self._time())
-            self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
+        if due is not None:
+            self._timer = asyncio.get_running_loop().call_at(due, self._fire, due)
 
-    def _fire(self) -> None:
+    def _fire(self, due: float) -> None:
         self._timer = None
-        now = self._time()
+        # A timer may go off early by the resolution of the clock.
+        now = max(due, asyncio.get_running_loop().time())
         while self._heap and self._heap[0][0] <= now:
             due, _, key = heapq.heappop(self._heap)
             if self._due.get(key) == due:

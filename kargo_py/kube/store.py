@@ -1,15 +1,17 @@
 """What a cache holds, and the rules by which news from three sources is put together. Pure and synchronous.
 
 The sources: *lists* and *watch events*, in the server's order but late; and the *answers* to our own writes and reads,
-which are newer than anything the watch has shown so far, but may themselves arrive late. The rules:
+which may be newer than anything the watch has shown so far, and may themselves arrive late. The rules:
 
-* An answer goes in at once and is dispatched like a watch event; the watch event of the same version is dropped, and so
-  are older ones. After :data:`OWN_ANSWER_RANK` seconds the watch wins again whatever it says: an etcd that was restored
-  from a backup moves versions backwards.
+* An answer goes in at once and is told like a watch event; the watch event of the same version is dropped, and so are
+  older ones. After :data:`MEMORY` seconds the watch wins again whatever it says.
 * An answer that is not newer than what lists and watch have reached is old news, whatever it says.
-* A deleted object is not resurrected by a late answer: its uid is remembered for a while.
-* Another uid is another object. The watch and lists say so with authority; an answer only if its version is newer.
+* What is known to be gone is not resurrected by older news: for a while it is remembered as of which version a key was
+  vacant, and which uid will never be seen again. Newer news is good news: an object that left the selection can return.
+* Another uid is another object; the one with the newer version is the one that exists.
 * A list is the truth as of its version: what is not in it is gone, unless an answer newer than the list put it in.
+* A list older than what was known when it was asked for means that the server's history was rewound (an etcd restored
+  from a backup): all that is known is given up in favour of the list.
 
 Versions are compared within one resource only, by length then text, which is the order of the numbers they are
 (KEP-5504 makes that official).
@@ -17,9 +19,10 @@ Versions are compared within one resource only, by length then text, which is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import structlog
 
@@ -28,39 +31,65 @@ from kargo_py.kube.resources import Key
 
 T = TypeVar("T")
 
-OWN_ANSWER_RANK = 10.0
-"""Seconds for which an answer to our own request outranks the watch."""
+MEMORY = 300.0
+"""Seconds for which what our own requests told us outranks lists and watch, and for which what is gone is remembered.
 
-TOMBSTONE_LIFE = 300.0
-"""Seconds for which a deleted object is kept from coming back; longer than any request takes with all its retries."""
+Longer than any request takes with all its retries, and than any watch can lag. It ends at all because a server that was
+restored from a backup and has caught up with our versions by the time we see it again cannot be told from another.
+"""
+
+Order: TypeAlias = tuple[int, str]
 
 _log = structlog.get_logger(__name__)
 
 
-def version_order(version: str) -> tuple[int, str]:
+def version_order(version: str) -> Order:
     """Sort key of a resourceVersion."""
     return (len(version), version)
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """One change to tell the handlers; ``old`` None: new, ``new`` None: gone."""
+    """One change to tell the handlers; ``old`` None: new, ``new`` None: gone.
 
+    ``backwards``: this is older news than an own answer that was told before; so far behind is the watch. Nobody should
+    rest a decision on it.
+    """
+
+    key: Key
     old: T | None
     new: T | None
+    backwards: bool = False
 
 
 @dataclass(slots=True)
-class _Entry(Generic[T]):
-    obj: T
+class _Entry:
+    """What is known of an object beside itself; ``own_until``: an own answer, which outranks others until then."""
+
     uid: str
-    order: tuple[int, str]
+    order: Order
     own_until: float
-    indexed: tuple[tuple[str, Hashable], ...]
+    indexed: Sequence[tuple[str, Hashable]]
+
+
+@dataclass(slots=True)
+class _Tombstone:
+    """What is remembered of a vacant key: news up to version ``order``, and any of the uid ``dead``, is old."""
+
+    order: Order
+    dead: str
+    at: float
+
+    def covers(self, uid: str, order: Order) -> bool:
+        return order <= self.order or uid == self.dead
 
 
 class Store(Generic[T]):
-    """The objects by key, indexed; every method that may change something returns the changes to dispatch."""
+    """The objects by key, indexed; every method that may change something returns the changes to tell.
+
+    ``now`` is in seconds of a monotonic clock. *selects* tells whether an object belongs here; it judges answers only,
+    since lists and watch are selected by the server.
+    """
 
     def __init__(
         self,
@@ -72,38 +101,46 @@ class Store(Generic[T]):
         self._meta = meta
         self._indexers = dict(indexes or {})
         self._selects = selects
-        self._entries: dict[Key, _Entry[T]] = {}
-        self._tombstones: dict[str, float] = {}
-        self._as_of = version_order("")
+        self._objects: dict[Key, T] = {}
+        self._entries: dict[Key, _Entry] = {}
         self._index: dict[tuple[str, Hashable], dict[Key, None]] = {}
+        self._tombstones: dict[Key, _Tombstone] = {}
+        self._burials: deque[tuple[float, Key]] = deque()
+        self._as_of = version_order("")
+        self._told = version_order("")
+        self._not_indexed: set[tuple[str, Key]] = set()
         self.index_errors = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._objects)
 
     def get(self, key: Key) -> T | None:
         """The object, or None."""
-        entry = self._entries.get(key)
-        return entry.obj if entry is not None else None
+        return self._objects.get(key)
 
     def uid(self, key: Key) -> str:
         """The uid of the object, "" if there is none."""
         entry = self._entries.get(key)
         return entry.uid if entry is not None else ""
 
-    def keys(self) -> Iterable[Key]:
-        """All keys."""
-        return self._entries.keys()
+    def keys(self) -> Sequence[Key]:
+        """All keys, as they are now."""
+        return list(self._objects)
 
-    def values(self) -> Iterable[T]:
-        """All objects."""
-        return (entry.obj for entry in self._entries.values())
+    def values(self) -> Sequence[T]:
+        """All objects, as they are now."""
+        return list(self._objects.values())
+
+    @property
+    def furthest(self) -> Order:
+        """The newest version that any news has shown; no list asked for from now on may be older."""
+        return max(self._as_of, self._told)
 
     def indexed(self, index: str, value: Hashable) -> Sequence[T]:
-        """The objects for which *index* gives *value*."""
+        """The objects for which *index* gives *value*, as they are now."""
         if index not in self._indexers:
             raise KeyError(f"no index {index!r}; there are: {', '.join(self._indexers) or 'none'}")
-        return [self._entries[key].obj for key in self._index.get((index, value), ())]
+        return [self._objects[key] for key in self._index.get((index, value), ())]
 
     # -- news ----------------------------------------------------------------------------------------------------
 
@@ -111,127 +148,167 @@ class Store(Generic[T]):
         """A watch event (not a bookmark)."""
         meta = self._meta(obj)
         self._as_of = version_order(meta.resource_version)
-        entry = self._entries.get(meta.key)
         if type_ is EventType.DELETED:
-            return self._deleted(meta, entry, now)
-        if entry is None and self._buried(meta.uid, now):
-            return ()
-        return self._upsert(obj, meta, entry, now)
+            return self._deleted(meta, now)
+        return self._seen(obj, meta, now)
 
-    def listed(self, objects: Sequence[T], version: str, now: float) -> Sequence[Change[T]]:
-        """A complete list as of *version*; also emits the deletions that were missed."""
-        changes: list[Change[T]] = []
+    def bookmark(self, version: str) -> None:
+        """The watch has shown everything up to *version*."""
+        self._as_of = version_order(version)
+
+    def listed(
+        self, objects: Sequence[T], version: str, *, began: float, known: Order
+    ) -> Iterator[Sequence[Change[T]]]:
+        """A complete list as of *version*; also emits the deletions that were missed.
+
+        It was asked for at *began*, when :attr:`furthest` was *known*.
+
+        Each step of the iterator takes in one object. Between two steps other news than that of the watch may be taken
+        in and told; that of the list counts as a whole once the iterator has ended.
+        """
+        listed_at = version_order(version)
+        if listed_at < known:
+            self._rewind(listed_at, known)
         present = set()
         for obj in objects:
             meta = self._meta(obj)
             present.add(meta.key)
-            entry = self._entries.get(meta.key)
-            if entry is None and self._buried(meta.uid, now):
+            yield self._seen(obj, meta, began)
+        for key in self.keys():
+            entry = self._entries.get(key)
+            if entry is None or key in present or entry.order > listed_at:
                 continue
-            changes += self._upsert(obj, meta, entry, now)
-        self._as_of = listed_at = version_order(version)
-        for key in [key for key in self._entries if key not in present]:
-            entry = self._entries[key]
-            if now < entry.own_until and entry.order > listed_at:
-                continue
-            changes += self._remove(key, entry, now)
-        return changes
+            yield self._remove(key, entry, listed_at, began)
+        self._as_of = listed_at
 
     def answered(self, obj: T, now: float) -> Sequence[Change[T]]:
         """The answer to a write or live read of ours."""
-        if self._selects is not None and not self._selects(obj):
-            return ()
         meta = self._meta(obj)
-        entry = self._entries.get(meta.key)
         order = version_order(meta.resource_version)
-        if order <= self._as_of or now < self._tombstones.get(meta.uid, 0.0):
+        entry = self._entries.get(meta.key)
+        self._told = max(self._told, order)
+        if order <= self._as_of or (entry is not None and order <= entry.order):
             return ()
-        if entry is not None and order <= entry.order:
+        tombstone = self._tombstones.get(meta.key)
+        if tombstone is not None and tombstone.covers(meta.uid, order) and now < tombstone.at + MEMORY:
             return ()
-        return self._put(obj, meta, entry, own_until=now + OWN_ANSWER_RANK, now=now)
+        if self._selects is None or self._selects(obj):
+            return self._put(obj, meta, own_until=now + MEMORY, now=now)
+        if entry is not None:
+            return self._remove(meta.key, entry, order, now)
+        self._bury(meta.key, order, now)
+        return ()
 
     def gone(self, key: Key, uid: str, now: float) -> Sequence[Change[T]]:
-        """A live read or delete of ours said that the object *uid* does not exist any more."""
-        entry = self._entries.get(key)
-        if entry is None or entry.uid != uid:
+        """A live read or delete of ours said that the object *uid* does not exist any more, and so never will again.
+
+        An empty *uid* says nothing: an object that was not known before may have been created meanwhile.
+        """
+        if not uid:
             return ()
-        return self._remove(key, entry, now)
+        entry = self._entries.get(key)
+        if entry is None:
+            self._bury(key, version_order(""), now, dead=uid)
+        elif entry.uid == uid:
+            return self._remove(key, entry, entry.order, now, dead=uid)
+        return ()
 
     # -- the rules -----------------------------------------------------------------------------------------------
 
-    def _upsert(self, obj: T, meta: Meta, entry: _Entry[T] | None, now: float) -> Sequence[Change[T]]:
+    def _seen(self, obj: T, meta: Meta, now: float) -> Sequence[Change[T]]:
+        """A list or an event that is no deletion shows *obj*."""
         order = version_order(meta.resource_version)
+        entry = self._entries.get(meta.key)
         if entry is not None:
-            if entry.uid == meta.uid and order == entry.order:
+            if order == entry.order and meta.uid == entry.uid:
+                entry.own_until = 0.0
                 return ()
             if order < entry.order and now < entry.own_until:
                 return ()
-        return self._put(obj, meta, entry, own_until=0.0, now=now)
+        backwards = entry is not None and order < entry.order
+        if (tombstone := self._tombstones.get(meta.key)) is not None:
+            old_news = tombstone.covers(meta.uid, order)
+            if old_news and now < tombstone.at + MEMORY:
+                return ()
+            backwards = backwards or old_news
+            del self._tombstones[meta.key]
+        return self._put(obj, meta, own_until=0.0, now=now, backwards=backwards)
 
-    def _deleted(self, meta: Meta, entry: _Entry[T] | None, now: float) -> Sequence[Change[T]]:
-        if entry is None:
-            self._bury(meta.uid, now)
+    def _deleted(self, meta: Meta, now: float) -> Sequence[Change[T]]:
+        order = version_order(meta.resource_version)
+        entry = self._entries.get(meta.key)
+        if entry is None or entry.uid != meta.uid or (order < entry.order and now < entry.own_until):
             return ()
-        if entry.uid != meta.uid:
-            return ()
-        if version_order(meta.resource_version) < entry.order and now < entry.own_until:
-            return ()
-        return self._remove(meta.key, entry, now)
+        return self._remove(meta.key, entry, order, now)
 
-    def _put(self, obj: T, meta: Meta, entry: _Entry[T] | None, *, own_until: float, now: float) -> Sequence[Change[T]]:
+    def _put(self, obj: T, meta: Meta, *, own_until: float, now: float, backwards: bool = False) -> Sequence[Change[T]]:
         changes: list[Change[T]] = []
+        order = version_order(meta.resource_version)
+        entry = self._entries.get(meta.key)
         if entry is not None and entry.uid != meta.uid:
-            changes += self._remove(meta.key, entry, now)
+            changes += self._remove(meta.key, entry, order, now)
             entry = None
-        indexed = self._values(obj)
-        if entry is None:
-            self._entries[meta.key] = _Entry(obj, meta.uid, version_order(meta.resource_version), own_until, indexed)
-            self._link(meta.key, (), indexed)
-            changes.append(Change(None, obj))
-            return changes
-        changes.append(Change(entry.obj, obj))
-        self._link(meta.key, entry.indexed, indexed)
-        entry.obj, entry.order, entry.own_until, entry.indexed = (
-            obj,
-            version_order(meta.resource_version),
-            own_until,
-            indexed,
-        )
+        indexed = self._index_values(obj, meta.key)
+        self._link(meta.key, entry.indexed if entry is not None else (), indexed)
+        changes.append(Change(meta.key, self._objects.get(meta.key), obj, backwards))
+        self._objects[meta.key] = obj
+        self._entries[meta.key] = _Entry(meta.uid, order, own_until, indexed)
         return changes
 
-    def _remove(self, key: Key, entry: _Entry[T], now: float) -> Sequence[Change[T]]:
+    def _remove(self, key: Key, entry: _Entry, order: Order, now: float, dead: str = "") -> Sequence[Change[T]]:
+        backwards = order < entry.order
+        old = self._objects.pop(key)
         del self._entries[key]
         self._link(key, entry.indexed, ())
-        self._bury(entry.uid, now)
-        return (Change(entry.obj, None),)
+        if self._not_indexed:
+            self._not_indexed.difference_update([(name, key) for name in self._indexers])
+        self._bury(key, order, now, dead)
+        return (Change(key, old, None, backwards),)
 
-    def _bury(self, uid: str, now: float) -> None:
-        self._tombstones.pop(uid, None)
-        self._tombstones[uid] = now + TOMBSTONE_LIFE
-        while (oldest := next(iter(self._tombstones))) != uid and self._tombstones[oldest] <= now:
-            del self._tombstones[oldest]
+    def _bury(self, key: Key, order: Order, now: float, dead: str = "") -> None:
+        self._tombstones[key] = _Tombstone(order, dead, now)
+        self._burials.append((now, key))
+        while self._burials[0][0] + MEMORY <= now:
+            at, old = self._burials.popleft()
+            if (tombstone := self._tombstones.get(old)) is not None and tombstone.at == at:
+                del self._tombstones[old]
 
-    def _buried(self, uid: str, now: float) -> bool:
-        """True for news of an object that we know to be gone; from the watch that holds as long as an answer ranks."""
-        return now < self._tombstones.get(uid, 0.0) - TOMBSTONE_LIFE + OWN_ANSWER_RANK
+    def _rewind(self, listed_at: Order, known: Order) -> None:
+        """What was shown, answered and buried belongs to a history that did not happen."""
+        _log.warning("the server's history was rewound", seen=known[1], now=listed_at[1])
+        self._as_of = self._told = listed_at
+        self._tombstones.clear()
+        self._burials.clear()
+        for entry in self._entries.values():
+            # The same version may have another content now.
+            entry.order = version_order("")
 
-    def _values(self, obj: T) -> tuple[tuple[str, Hashable], ...]:
+    # -- indexes -------------------------------------------------------------------------------------------------
+
+    def _index_values(self, obj: T, key: Key) -> Sequence[tuple[str, Hashable]]:
         found: list[tuple[str, Hashable]] = []
         for name, indexer in self._indexers.items():
             try:
-                found += [(name, value) for value in indexer(obj)]
-            except Exception:  # noqa: BLE001 - logged whole
-                # An object of a form nobody foresaw must not stop the others; it is kept, only not under this index.
-                self.index_errors += 1
-                _log.warning("object cannot be indexed", index=name, key=str(self._meta(obj).key), exc_info=True)
+                found += dict.fromkeys((name, value) for value in indexer(obj))
+            except Exception as error:  # noqa: BLE001 - whatever a function makes of input that nobody foresaw
+                # The object is kept, only not under this index: it must not stop the others.
+                self._cannot_index(name, key, error)
+            else:
+                self._not_indexed.discard((name, key))
         return tuple(found)
 
-    def _link(self, key: Key, old: tuple[tuple[str, Hashable], ...], new: tuple[tuple[str, Hashable], ...]) -> None:
+    def _cannot_index(self, name: str, key: Key, error: Exception) -> None:
+        self.index_errors += 1
+        if (name, key) not in self._not_indexed:
+            self._not_indexed.add((name, key))
+            _log.warning("object cannot be indexed", index=name, key=str(key), exc_info=error)
+
+    def _link(self, key: Key, old: Sequence[tuple[str, Hashable]], new: Sequence[tuple[str, Hashable]]) -> None:
         if old == new:
             return
         for value in old:
             keys = self._index[value]
-            keys.pop(key, None)
+            del keys[key]
             if not keys:
                 del self._index[value]
         for value in new:

@@ -12,8 +12,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from tenacity import RetryCallState, wait_random_exponential
+from tenacity import wait_random_exponential
 
+from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.client import Client, Codec, JsonObject, PatchType
 from kargo_py.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, KubeError, NotFound, OutcomeUnknown
 from kargo_py.kube.resources import Key, Resource
@@ -125,7 +126,7 @@ async def _settle(
         unknown = error
     # From here on no failure to send says anything about what was sent before.
     for attempt in range(1, attempts):
-        await asyncio.sleep(_pause(attempt))
+        await asyncio.sleep(pause_before(attempt, _wait, unknown))
         try:
             return await send()
         except final:
@@ -152,12 +153,6 @@ async def _look(
     if landed(found):
         return found
     raise otherwise
-
-
-def _pause(attempt: int) -> float:
-    state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
-    state.attempt_number = attempt
-    return _wait(state)
 
 
 def contains(obj: Any, patch: Any) -> bool:

@@ -28,15 +28,21 @@ class ScriptedClient:
     """Answers lists and watches from queues; an exception in a script is raised, an asyncio.Event waited for.
 
     ``lists`` holds pages; ``watches`` one list of steps for each watch: (type, object), a bookmark's version as text,
-    an exception, END, or an Event. When a script is used up the watch stays silent.
+    an exception, END, an Event, or a number of seconds of silence. When a script is used up the watch stays silent.
+    ``objects`` is what live reads find; an Event among ``gates`` holds the read of its key up. ``version`` is what the
+    server says when it is asked for one object only, to learn how far it is; an exception is raised.
     """
 
     def __init__(self) -> None:
         self.lists: list[Page[JsonObject] | Exception] = []
         self.watches: list[list[Any]] = []
         self.objects: dict[Key, JsonObject | Exception] = {}
+        self.gates: dict[Key, asyncio.Event] = {}
+        self.version: str | Exception = "1000000"
         self.listed: list[str] = []
         self.watched: list[str] = []
+        self.watch_seconds: list[int] = []
+        self.checks = 0
         self.reads: list[Key] = []
         self.open_watches = 0
 
@@ -44,6 +50,8 @@ class ScriptedClient:
         self.reads.append(key)
         await asyncio.sleep(0)
         found = self.objects.get(key)
+        if key in self.gates:
+            await self.gates[key].wait()
         if isinstance(found, Exception):
             raise found
         if found is None:
@@ -62,8 +70,13 @@ class ScriptedClient:
         continue_token: str = "",
         resource_version: str = "",
     ) -> Page[Any]:
-        self.listed.append(continue_token)
         await asyncio.sleep(0)
+        if limit == 1:
+            self.checks += 1
+            if isinstance(self.version, Exception):
+                raise self.version
+            return Page((), self.version)
+        self.listed.append(continue_token)
         if not self.lists:
             await asyncio.Event().wait()
         answer = self.lists.pop(0)
@@ -83,6 +96,7 @@ class ScriptedClient:
         timeout_seconds: int,
     ) -> AsyncGenerator[WatchEvent[Any]]:
         self.watched.append(resource_version)
+        self.watch_seconds.append(timeout_seconds)
         script = self.watches.pop(0) if self.watches else []
         self.open_watches += 1
         try:
@@ -94,11 +108,15 @@ class ScriptedClient:
                     raise step
                 if isinstance(step, asyncio.Event):
                     await step.wait()
+                elif isinstance(step, float):
+                    await asyncio.sleep(step)
                 elif isinstance(step, str):
                     yield WatchEvent(EventType.BOOKMARK, step, None)
                 else:
                     type_, obj = step
-                    yield WatchEvent(EventType(type_), codec.meta(obj).resource_version, obj)
+                    raw = isinstance(obj, dict)  # it may be one without a name
+                    version = obj["metadata"]["resourceVersion"] if raw else codec.meta(obj).resource_version
+                    yield WatchEvent(EventType(type_), version, obj)
             await asyncio.Event().wait()
         finally:
             self.open_watches -= 1

@@ -1,24 +1,39 @@
-"""The cache against a scripted client, in simulated time."""
+"""The cache against a scripted client, in simulated time. What it makes of the news is in test_store.py."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from tenacity import wait_fixed
 
-from kargo_py.kube.cache import Cache
-from kargo_py.kube.client import Page
+from kargo_py.kube.cache import WATCH_SECONDS, Cache
+from kargo_py.kube.client import EventType, Page, WatchEvent
 from kargo_py.kube.codec import JSON
-from kargo_py.kube.errors import ConnectionLost, DecodeError, Forbidden, Gone, NotFound, Unreachable
+from kargo_py.kube.errors import (
+    BadRequest,
+    ConnectionLost,
+    DecodeError,
+    Forbidden,
+    Gone,
+    KubeError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 from kargo_py.kube.resources import Key
+from kargo_py.kube.store import MEMORY
 from tests.kube.fakes import END, THINGS, JsonObject, ScriptedClient, thing
 
 pytestmark = pytest.mark.looptime
 
 Told = list[tuple[str | None, str | None]]
+
+A = Key("ns", "a")
 
 
 def page(*things: JsonObject, version: str = "10", token: str = "") -> Page[JsonObject]:
@@ -29,6 +44,14 @@ def gone() -> Gone:
     return Gone(410, "Expired", "too old resource version")
 
 
+def version_of(obj: JsonObject | None) -> str | None:
+    return None if obj is None else str(obj["metadata"]["resourceVersion"])
+
+
+def events(logged: list[Any]) -> list[str]:
+    return [event["event"] for event in logged]
+
+
 class Observed:
     """A cache with what its handlers were told, as versions."""
 
@@ -36,10 +59,10 @@ class Observed:
         self.cache: Cache[JsonObject] = Cache(client, THINGS, codec=JSON, **options)
         self.told: Told = []
         self.news = asyncio.Event()
-        self.cache.subscribe(self._handle)
+        self.cache.subscribe(self.hear)
 
-    def _handle(self, old: JsonObject | None, new: JsonObject | None) -> None:
-        self.told.append(tuple(o and o["metadata"]["resourceVersion"] for o in (old, new)))  # type: ignore[arg-type]
+    def hear(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        self.told.append((version_of(old), version_of(new)))
         self.news.set()
 
     async def until(self, count: int) -> None:
@@ -53,6 +76,7 @@ class Observed:
 async def running(client: ScriptedClient, **options: Any) -> AsyncIterator[Observed]:
     """A running cache, ended without leaving anything behind."""
     observed = Observed(client, **options)
+    before = asyncio.all_tasks()
     task = asyncio.create_task(observed.cache.run())
     try:
         yield observed
@@ -61,6 +85,10 @@ async def running(client: ScriptedClient, **options: Any) -> AsyncIterator[Obser
         with suppress(asyncio.CancelledError):
             await task
         assert client.open_watches == 0
+        assert asyncio.all_tasks() == before
+
+
+# -- list and watch
 
 
 async def test_list_then_watch() -> None:
@@ -71,9 +99,54 @@ async def test_list_then_watch() -> None:
 
     async with running(client) as observed:
         await observed.until(4)
+        assert [Key("ns", "a")] == list(observed.cache.keys())
+        assert [thing("a", 13)] == list(observed.cache.values())
 
     assert observed.told == [(None, "1"), (None, "2"), ("1", "13"), ("2", None)]
     assert (client.listed, client.watched) == (["", "more"], ["12"])
+
+
+async def test_a_large_list_lets_others_run() -> None:
+    """While thousands of objects are taken in and told, other tasks go on."""
+    client = ScriptedClient()
+    client.lists = [page(*[thing(f"t{number}", number) for number in range(2000)], version="2000")]
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += observed.told != []
+            await asyncio.sleep(0)
+
+    async with running(client) as observed:
+        ticking = asyncio.create_task(tick())
+        await observed.cache.wait_synced()
+        ticking.cancel()
+        with suppress(asyncio.CancelledError):
+            await ticking
+
+    assert (len(observed.told), ticks >= 5) == (2000, True)
+
+
+async def test_a_burst_of_events_lets_others_run() -> None:
+    """A stream that never pauses does not keep everything else waiting."""
+
+    class Torrent(ScriptedClient):
+        async def watch(self, *_args: Any, **_options: Any) -> AsyncGenerator[WatchEvent[Any]]:
+            for version in range(11, 2011):
+                yield WatchEvent(EventType.MODIFIED, str(version), thing("a", version))
+            await asyncio.Event().wait()
+
+    client = Torrent()
+    client.lists = [page()]
+    seen: set[int] = set()
+
+    async with running(client) as observed:
+        while len(observed.told) < 2000:
+            seen.add(len(observed.told))
+            await asyncio.sleep(0)
+
+    assert len(seen) >= 6
 
 
 @pytest.mark.parametrize("cut", [END, ConnectionLost("frozen"), Unreachable("refused")], ids=["end", "lost", "refused"])
@@ -90,16 +163,45 @@ async def test_reconnects_where_it_was(cut: object) -> None:
     assert len(client.listed) == 1
 
 
+async def test_each_watch_ends_by_itself() -> None:
+    """Every watch has an end, another one each time, and one that ended in its time is simply followed by the next."""
+    client = ScriptedClient()
+    client.lists = [page()]
+    client.watches = [[float(WATCH_SECONDS[1]), END] for _ in range(20)]
+
+    async with running(client):
+        await asyncio.sleep(19 * WATCH_SECONDS[1] + 1)
+
+    assert all(WATCH_SECONDS[0] <= seconds <= WATCH_SECONDS[1] for seconds in client.watch_seconds)
+    assert len(set(client.watch_seconds)) > 1
+    assert (client.watched, client.checks) == (["10"] * 20, 0)
+
+
+async def test_watches_that_end_at_once(logged: list[Any]) -> None:
+    """A server that ends every watch as soon as it begins is asked again ever more rarely, not in a hot loop."""
+    client = ScriptedClient()
+    client.lists = [page()]
+    client.watches = [[END] for _ in range(1000)]
+
+    async with running(client) as observed:
+        await asyncio.sleep(600)
+        assert isinstance(observed.cache.health, ConnectionLost)
+
+    assert 10 < len(client.watched) < 120
+    assert events(logged).count("cache is not being updated") == 1
+
+
 async def test_too_old() -> None:
     """410 means: list again, and tell the deletions that were missed."""
     client = ScriptedClient()
     client.lists = [page(thing("a", 1), thing("b", 2)), page(thing("b", 2), thing("c", 21), version="30")]
-    client.watches = [[gone()], []]
+    client.watches = [[gone()], [("MODIFIED", thing("c", 31))]]
 
     async with running(client) as observed:
-        await observed.until(4)
+        await observed.until(5)
 
-    assert observed.told == [(None, "1"), (None, "2"), (None, "21"), ("1", None)]
+    assert observed.told == [(None, "1"), (None, "2"), (None, "21"), ("1", None), ("21", "31")]
+    assert client.watched == ["10", "30"]
 
 
 async def test_too_old_between_two_pages() -> None:
@@ -114,17 +216,111 @@ async def test_too_old_between_two_pages() -> None:
     assert observed.told == [(None, "2")]
 
 
+@pytest.mark.parametrize("where", ["list", "watch"])
+async def test_too_old_again_and_again(where: str) -> None:
+    """A server that finds every version too old is not listed in a hot loop, and that is no good health."""
+    client = ScriptedClient()
+    for _ in range(1000):
+        client.lists += [gone()] if where == "list" else [page()]
+        client.watches += [[gone()]]
+
+    async with running(client) as observed:
+        await asyncio.sleep(600)
+        assert isinstance(observed.cache.health, Gone)
+
+    assert 10 < len(client.listed) < 120
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        BadRequest(400, "BadRequest", "invalid resourceVersion"),
+        ServerError(504, "Timeout", "Too large resource version"),
+        NotFound(404, "NotFound", "the server could not find the requested resource", status={"details": {}}),
+    ],
+    ids=["bad request", "version too large", "no such resource"],
+)
+async def test_watch_that_is_refused(refusal: Exception, logged: list[Any]) -> None:
+    """What may not pass by itself is answered by a new list; that one works does not mean that the watch does."""
+    client = ScriptedClient()
+    client.lists = [page(version="10"), page(version="20"), page(version="30")]
+    client.watches = [[refusal], [refusal], [("ADDED", thing("a", 31))]]
+
+    async with running(client) as observed:
+        await observed.until(1)
+        assert observed.cache.health is None
+
+    assert client.watched == ["10", "20", "30"]
+    assert events(logged) == ["cache synced", "cache is not being updated", "cache is being updated again"]
+
+
 async def test_undecodable_line(logged: list[Any]) -> None:
     """A line that is no JSON makes the cache list again instead of hitting the same line for ever."""
     client = ScriptedClient()
     client.lists = [page(thing("a", 1)), page(thing("a", 1), thing("b", 12))]
     client.watches = [[DecodeError("no JSON")], []]
+    told: list[DecodeError] = []
 
-    async with running(client) as observed:
+    async with running(client, on_undecodable=told.append) as observed:
         await observed.until(2)
 
-    assert observed.cache.undecodable == 1
+    assert observed.cache.stats.undecodable == 1
+    assert [error.message for error in told] == ["no JSON"]
     assert [e["event"] for e in logged if e["log_level"] == "warning"] == ["cache is not being updated"]
+
+
+async def test_object_without_a_name(logged: list[Any]) -> None:
+    """An object that cannot be kept under any key is left out, counted and told; the others are not affected."""
+    client = ScriptedClient()
+    nameless: JsonObject = {"kind": "Thing", "metadata": {"resourceVersion": "11"}}
+    client.lists = [page(nameless, thing("a", 1))]
+    client.watches = [[("ADDED", nameless), ("MODIFIED", thing("a", 12))]]
+    told: list[DecodeError] = []
+
+    async with running(client, on_undecodable=told.append) as observed:
+        await observed.until(2)
+
+    assert observed.told == [(None, "1"), ("1", "12")]
+    assert (observed.cache.stats.undecodable, len(told), len(client.listed)) == (2, 2, 1)
+    assert events(logged).count("object left out") == 2
+
+
+async def test_projection_and_index() -> None:
+    """What is kept is what the projection leaves, and the index is made of that."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1, colour="red", junk="x" * 100))]
+
+    def drop_junk(obj: JsonObject) -> JsonObject:
+        return {name: value for name, value in obj.items() if name != "junk"}
+
+    async with running(client, projection=drop_junk, indexes={"colour": lambda o: [o["colour"]]}) as observed:
+        await observed.until(1)
+        (found,) = observed.cache.indexed("colour", "red")
+        observed.cache.observe(thing("a", 11, colour="blue", junk="y"))
+        assert not observed.cache.indexed("colour", "red")
+        (own,) = observed.cache.indexed("colour", "blue")
+
+    assert "junk" not in found
+    assert "junk" not in own
+
+
+async def test_projection_that_fails(logged: list[Any]) -> None:
+    """An object that the projection cannot reduce is kept whole; whoever reads it must cope with it."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1), thing("b", 2, spec={"colour": "red"}))]
+
+    async with running(
+        client, projection=lambda o: {**o, "spec": o["spec"]["colour"]}, indexes={"spec": lambda o: [o["spec"]]}
+    ) as observed:
+        await observed.until(2)
+        assert observed.cache.get(A) == thing("a", 1)
+        assert [thing("b", 2, spec="red")] == observed.cache.indexed("spec", "red")
+
+    assert (observed.cache.stats.undecodable, observed.cache.index_errors) == (1, 1)
+    assert events(logged)[:2] == ["object kept whole", "object cannot be indexed"]
+
+
+# -- when the server is away
 
 
 async def test_outage_is_logged_once(logged: list[Any]) -> None:
@@ -136,11 +332,67 @@ async def test_outage_is_logged_once(logged: list[Any]) -> None:
         await observed.cache.wait_synced()
         assert observed.cache.health is None
 
-    assert [e["event"] for e in logged] == [
-        "cache is not being updated",
-        "cache is being updated again",
-        "cache synced",
-    ]
+    assert events(logged) == ["cache is not being updated", "cache is being updated again", "cache synced"]
+
+
+async def test_outage_in_mid_watch(logged: list[Any]) -> None:
+    """The list is not read again when the server comes back, and that it is back is known at once."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1))]
+    client.watches = [["12", ConnectionLost("reset")], []]
+    client.version = Unreachable("refused")
+
+    async with running(client) as observed:
+        await asyncio.sleep(300)
+        assert isinstance(observed.cache.health, Unreachable)
+        client.version = "13"
+        await asyncio.sleep(40)
+        assert observed.cache.health is None
+
+    assert (client.watched, len(client.listed)) == (["10", "12"], 1)
+    assert events(logged).count("cache is not being updated") == 2
+
+
+async def test_server_restored_from_a_backup() -> None:
+    """A server that is behind what it has shown before is listed again: a watch from there would show nothing."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 40), thing("b", 60), version="70"), page(thing("a", 40), version="50")]
+    client.watches = [[("MODIFIED", thing("a", 80)), ConnectionLost("reset")], [("MODIFIED", thing("a", 51))]]
+    client.version = "50"
+
+    async with running(client) as observed:
+        await observed.until(6)
+
+    assert observed.told == [(None, "40"), (None, "60"), ("40", "80"), ("80", "40"), ("60", None), ("40", "51")]
+    assert client.watched == ["70", "50"]
+
+
+async def test_server_stopped_in_order_is_asked_how_far_it_is() -> None:
+    """A watch that a server ends before its time may be the last thing it did before a backup was restored."""
+    client = ScriptedClient()
+    client.lists = [page(version="70"), page(version="50")]
+    client.watches = [[5.0, END], []]
+    client.version = "50"
+
+    async with running(client):
+        await asyncio.sleep(6)
+
+    assert client.watched == ["70", "50"]
+
+
+async def test_the_server_says_when_to_come_back() -> None:
+    """A server that asks for time gets it, however short the back-off would be."""
+    client = ScriptedClient()
+    busy = TooManyRequests(429, "TooManyRequests", "slow down")
+    busy.retry_after = 30.0
+    client.lists = [busy, page()]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    async with running(client, back_off=wait_fixed(1)) as observed:
+        await observed.cache.wait_synced()
+
+    assert loop.time() - began == pytest.approx(30, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -152,15 +404,21 @@ async def test_outage_is_logged_once(logged: list[Any]) -> None:
     ],
     ids=["forbidden", "no such resource", "unreachable"],
 )
-async def test_hopeless(error: Exception) -> None:
-    """What waiting will not mend is raised to whoever wants to know, and tried on all the same."""
+async def test_hopeless(error: KubeError) -> None:
+    """What waiting will not mend is raised to all who want to know, and tried on all the same."""
     client = ScriptedClient()
     client.lists = [error, page()]
 
     async with running(client) as observed:
-        with pytest.raises(type(error)):
-            await observed.cache.wait_synced(fail_fast=True)
-        await observed.cache.wait_synced()
+        waiting = [asyncio.create_task(observed.cache.wait_synced(fail_fast=True)) for _ in range(3)]
+        patient = asyncio.create_task(observed.cache.wait_synced())
+        assert [error] * 3 == await asyncio.gather(*waiting, return_exceptions=True)
+        assert not observed.cache.synced
+        await patient
+        assert observed.cache.synced
+
+
+# -- news of our own
 
 
 async def test_own_answer_is_there_at_once() -> None:
@@ -180,73 +438,269 @@ async def test_own_answer_is_there_at_once() -> None:
     assert observed.told[-1] == ("11", "12")
 
 
+async def test_own_answer_while_a_list_is_taken_in() -> None:
+    """An own answer that falls between two steps of a list is told after what the list says, never before it."""
+    client = ScriptedClient()
+    client.lists = [page(*[thing(f"t{number}", number) for number in range(1000)], version="1000")]
+    chains: dict[str, list[str | None]] = {}
+
+    def hear(old: JsonObject | None, new: JsonObject | None) -> None:
+        name = (old or new or {})["metadata"]["name"]
+        chain = chains.setdefault(name, [None])
+        assert chain[-1] == version_of(old)
+        chain.append(version_of(new))
+
+    async with running(client) as observed:
+        observed.cache.subscribe(hear)
+        await observed.until(1)
+        assert len(observed.told) < 1000
+        observed.cache.observe(thing("t0", 2000))
+        observed.cache.observe(thing("t999", 2001))
+        await observed.cache.wait_synced()
+
+    assert observed.cache.stats.handler_errors == 0
+    assert [chains["t0"], chains["t999"]] == [[None, "0", "2000"], [None, "2001"]]
+
+
+async def test_answers_of_another_namespace_or_selection() -> None:
+    """An own answer that the cache's list would not show is not put in, and takes out what it was."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1, shard="x"))]
+    options: dict[str, Any] = {"label_selector": "shard=x", "selects": lambda o: o["shard"] == "x"}
+
+    async with running(client, namespace="ns", **options) as observed:
+        await observed.until(1)
+        elsewhere = thing("b", 11, shard="x")
+        elsewhere["metadata"]["namespace"] = "other"
+        observed.cache.observe(elsewhere)
+        observed.cache.observe(thing("c", 12, shard="y"))
+        observed.cache.observe(thing("a", 13, shard="y"))
+
+    assert observed.told == [(None, "1"), ("1", None)]
+
+
+def test_selector_needs_selects() -> None:
+    """A cache with a label selector must be able to judge own answers; that is said when it is made."""
+    with pytest.raises(ValueError, match=r"things\.example\.com with a label selector needs selects"):
+        Cache(ScriptedClient(), THINGS, codec=JSON, label_selector="shard=x")
+
+
 async def test_dirty_is_read_live_once() -> None:
     """After a conflict the next read asks the server, and what it says goes into the cache."""
     client = ScriptedClient()
     client.lists = [page(thing("a", 1))]
-    client.objects[Key("ns", "a")] = thing("a", 15)
+    client.objects[A] = thing("a", 15)
 
     async with running(client) as observed:
         await observed.until(1)
-        key = Key("ns", "a")
-        observed.cache.mark_dirty(key)
-        first, second = await observed.cache.read(key), await observed.cache.read(key)
+        observed.cache.mark_dirty(A)
+        first, second = await observed.cache.read(A), await observed.cache.read(A)
 
     assert first is not None
     assert first is second
-    assert ("15", [key]) == (first["metadata"]["resourceVersion"], client.reads)
+    assert (version_of(first), client.reads) == ("15", [A])
     assert observed.told[-1] == ("1", "15")
 
 
-async def test_dirty_stays_dirty_when_the_read_fails() -> None:
-    """A live read that failed is made again at the next look."""
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ConnectionLost("reset"),
+        NotFound(404, "NotFound", "the server could not find the requested resource", status={"details": {}}),
+    ],
+    ids=["reset", "no such resource"],
+)
+async def test_dirty_stays_dirty_when_the_read_fails(failure: Exception) -> None:
+    """A live read that failed is made again at the next look, and says nothing about the object."""
     client = ScriptedClient()
     client.lists = [page(thing("a", 1))]
-    key = Key("ns", "a")
-    client.objects[key] = ConnectionLost("reset")
+    client.objects[A] = failure
 
     async with running(client) as observed:
         await observed.until(1)
-        observed.cache.mark_dirty(key)
-        with pytest.raises(ConnectionLost):
-            await observed.cache.read(key)
-        del client.objects[key]
-        assert await observed.cache.read(key) is None
+        observed.cache.mark_dirty(A)
+        with pytest.raises(type(failure)):
+            await observed.cache.read(A)
+        assert observed.told == [(None, "1")]
+        del client.objects[A]
+        assert await observed.cache.read(A) is None
 
     assert observed.told[-1] == ("1", None)
 
 
-async def test_projection_and_index() -> None:
-    """What is kept is what the projection leaves, and the index is made of that."""
+async def test_marked_dirty_while_being_read() -> None:
+    """A read that was sent before the latest conflict does not count for that conflict."""
     client = ScriptedClient()
-    client.lists = [page(thing("a", 1, colour="red", junk="x" * 100))]
+    client.lists = [page(thing("a", 1))]
+    client.objects[A] = thing("a", 15)
+    gate = client.gates[A] = asyncio.Event()
 
-    def drop_junk(obj: JsonObject) -> JsonObject:
-        return {name: value for name, value in obj.items() if name != "junk"}
-
-    async with running(client, projection=drop_junk, indexes={"colour": lambda o: [o["colour"]]}) as observed:
+    async with running(client) as observed:
         await observed.until(1)
-        (found,) = observed.cache.indexed("colour", "red")
+        observed.cache.mark_dirty(A)
+        early = asyncio.create_task(observed.cache.read(A))
+        await asyncio.sleep(1)
+        observed.cache.mark_dirty(A)
+        client.objects[A] = thing("a", 16)
+        gate.set()
+        assert version_of(await early) == "15"
+        assert version_of(await observed.cache.read(A)) == "16"
+        await observed.cache.read(A)
 
-    assert "junk" not in found
+    assert client.reads == [A, A]
+
+
+async def test_live_reads_at_the_same_time() -> None:
+    """Of two live reads of one object the newer answer stands, also for the one whose own answer was older."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1))]
+    client.objects[A] = thing("a", 15)
+    gate = client.gates[A] = asyncio.Event()
+
+    async with running(client) as observed:
+        await observed.until(1)
+        slow = asyncio.create_task(observed.cache.read_live(A))
+        await asyncio.sleep(1)
+        del client.gates[A]
+        client.objects[A] = thing("a", 16)
+        assert version_of(await observed.cache.read_live(A)) == "16"
+        gate.set()
+        assert version_of(await slow) == "16"
+
+    assert observed.told == [(None, "1"), ("1", "16")]
+
+
+async def test_live_read_that_found_nothing_yet() -> None:
+    """Not found is the answer of its time: what has been created since stays, and is what the reader gets."""
+    client = ScriptedClient()
+    client.lists = [page()]
+    created = asyncio.Event()
+    client.watches = [[created, ("ADDED", thing("a", 11))]]
+    gate = client.gates[A] = asyncio.Event()
+
+    async with running(client) as observed:
+        await observed.cache.wait_synced()
+        reading = asyncio.create_task(observed.cache.read_live(A))
+        created.set()
+        await observed.until(1)
+        gate.set()
+        assert version_of(await reading) == "11"
+
+    assert observed.told == [(None, "11")]
+
+
+async def test_gone_by_our_own_word() -> None:
+    """An object that we found or made gone leaves at once, and late news does not bring it back."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1), thing("b", 2))]
+    deleted = asyncio.Event()
+    client.watches = [
+        [deleted, ("MODIFIED", thing("a", 11)), ("DELETED", thing("a", 12)), ("MODIFIED", thing("b", 13))]
+    ]
+
+    async with running(client) as observed:
+        await observed.until(2)
+        observed.cache.observe_gone(A, "uid-a")
+        assert observed.cache.get(A) is None
+        deleted.set()
+        await observed.until(4)
+
+    assert observed.told == [(None, "1"), (None, "2"), ("1", None), ("2", "13")]
+
+
+async def test_watch_far_behind_makes_dirty() -> None:
+    """When the watch is so far behind that an own answer loses its rank, decisions read the server instead."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1))]
+    client.objects[A] = thing("a", 20)
+    client.watches = [[MEMORY + 1, ("MODIFIED", thing("a", 11))]]
+
+    async with running(client) as observed:
+        await observed.until(1)
+        observed.cache.observe(thing("a", 20))
+        assert version_of(await observed.cache.read(A)) == "20"
+        await observed.until(3)
+        assert version_of(observed.cache.get(A)) == "11"
+        assert version_of(await observed.cache.read(A)) == "20"
+
+    assert client.reads == [A]
+
+
+# -- telling
+
+
+async def test_handlers_in_the_order_of_subscription() -> None:
+    """Each change is told to all, in the order in which they subscribed, before the next one."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1), thing("b", 2))]
+    order: list[tuple[str, str | None]] = []
+
+    async with running(client) as observed:
+        observed.cache.subscribe(lambda _old, new: order.append(("first", version_of(new))))
+        observed.cache.subscribe(lambda _old, new: order.append(("second", version_of(new))))
+        await observed.cache.wait_synced()
+
+    assert order == [("first", "1"), ("second", "1"), ("first", "2"), ("second", "2")]
+
+
+async def test_late_subscriber() -> None:
+    """Who subscribes late is told what there is, and then the same as everybody."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1))]
+    later = asyncio.Event()
+    client.watches = [[later, ("MODIFIED", thing("a", 11))]]
+    heard: Told = []
+
+    async with running(client) as observed:
+        await observed.until(1)
+        observed.cache.subscribe(lambda old, new: heard.append((version_of(old), version_of(new))))
+        assert heard == [(None, "1")]
+        later.set()
+        await observed.until(2)
+
+    assert observed.told == heard == [(None, "1"), ("1", "11")]
+
+
+async def test_handler_that_changes_the_cache() -> None:
+    """What a handler causes is told to all after the change it was told, so that everybody's chain holds."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1))]
+    cache: Cache[JsonObject] = Cache(client, THINGS, codec=JSON)
+    heard: Told = []
+
+    def write(_old: JsonObject | None, new: JsonObject | None) -> None:
+        if version_of(new) == "1":
+            cache.observe(thing("a", 11))
+
+    cache.subscribe(write)
+    cache.subscribe(lambda old, new: heard.append((version_of(old), version_of(new))))
+    task = asyncio.create_task(cache.run())
+    await cache.wait_synced()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert heard == [(None, "1"), ("1", "11")]
 
 
 async def test_a_handler_that_fails(logged: list[Any]) -> None:
     """A bug in one handler keeps no news from the others, and does not stop the cache."""
     client = ScriptedClient()
     client.lists = [page(thing("a", 1))]
-    observed = Observed(client)
-    cache: Cache[JsonObject] = Cache(client, THINGS, codec=JSON)
+    client.watches = [[("MODIFIED", thing("a", 11))]]
 
     def broken(_old: JsonObject | None, _new: JsonObject | None) -> None:
         raise RuntimeError("a bug")
 
+    observed = Observed(client)
+    cache: Cache[JsonObject] = Cache(client, THINGS, codec=JSON)
     cache.subscribe(broken)
-    cache.subscribe(observed._handle)
+    cache.subscribe(observed.hear)
     task = asyncio.create_task(cache.run())
-    await observed.until(1)
+    await observed.until(2)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
 
-    assert "cache handler failed" in [e["event"] for e in logged]
+    assert [(e["event"], e["key"]) for e in logged if "key" in e] == [("cache handler failed", "ns/a")] * 2
+    assert cache.stats.handler_errors == 2
