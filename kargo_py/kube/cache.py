@@ -298,6 +298,13 @@ class Cache(Generic[T]):
             try:
                 if self._doubtful:
                     await self._check_history()
+            except (Gone, NotFound, DecodeError):
+                raise
+            except KubeError as error:
+                # A server that has just started refuses what it will allow in a second: no reason to list all.
+                await self._failed(error, "watch")
+                continue
+            try:
                 await self._watch()
             except _PASSING as error:
                 self._doubtful = True

@@ -292,4 +292,4 @@ async def test_forgotten_history(cluster: Cluster, logged: list[Any]) -> None:
         await cluster.complete()
         await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
 
-    assert "watch is too old, listing again" in [event["event"] for event in logged]
+    assert "version is too old, listing again" in [event["event"] for event in logged]

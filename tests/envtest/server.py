@@ -128,6 +128,10 @@ class ApiServer:
 
     # Life
 
+    @property
+    def _backup(self) -> Path:
+        return self.directory / "etcd.backup"
+
     def start(self) -> None:
         """Start both on free ports; once somebody else is quicker to a port, on others. Raises ServerFailed."""
         for _ in range(_PORT_TRIES - 1):
@@ -176,6 +180,27 @@ class ApiServer:
     def start_etcd(self) -> None:
         """Start etcd again on the same port and data; return when the API server is ready."""
         self._start_etcd()
+        self._await_ready()
+
+    def back_up(self) -> None:
+        """Keep a copy of etcd's data as it is now, for :meth:`roll_back`; both servers are restarted."""
+        with self._data_at_rest() as data:
+            shutil.rmtree(self._backup, ignore_errors=True)
+            shutil.copytree(data, self._backup)
+
+    def roll_back(self) -> None:
+        """Go back to the data of :meth:`back_up`, as after a disaster: later versions have never been."""
+        with self._data_at_rest() as data:
+            shutil.rmtree(data)
+            shutil.copytree(self._backup, data)
+
+    @contextmanager
+    def _data_at_rest(self) -> Iterator[Path]:
+        for child in (self._apiserver, self._etcd):
+            _alive(child).kill()
+        yield self.directory / "etcd"
+        self._start_etcd()
+        self._start_apiserver()
         self._await_ready()
 
     def restore(self) -> None:
@@ -344,6 +369,7 @@ class ApiServer:
         for child in (self._apiserver, self._etcd):
             if child:
                 child.kill()
+        shutil.rmtree(self._backup, ignore_errors=True)
         shutil.rmtree(self.directory / "etcd", ignore_errors=True)  # 64 MB of preallocated log and more
 
 

@@ -182,6 +182,26 @@ async def test_deletions_missed_while_away(
     assert lists == 2
 
 
+async def test_restored_from_a_backup(client: RestClient, apiserver: ApiServer, namespace: str) -> None:
+    """After an etcd restore the cache holds what the server holds, though a watch from before it is silent for ever."""
+    made = await client.create(MAPS, namespace, config_map("a", n="1"), codec=JSON)
+    await asyncio.to_thread(apiserver.back_up)
+    async with watching(client, namespace) as watched:
+        watched.cache.observe(await client.patch(MAPS, Key(namespace, "a"), guarded(made, n="2"), codec=JSON))
+        # More than the server writes by itself when it starts: one that has caught up looks like any other.
+        lost = [config_map(f"lost-{number}", n="1") for number in range(100)]
+        await asyncio.gather(*(client.create(MAPS, namespace, body, codec=JSON) for body in lost))
+        await watched.sees("lost-99", "1")
+
+        await asyncio.to_thread(apiserver.roll_back)
+        new = await client.create(MAPS, namespace, config_map("new", n="1"), codec=JSON)
+
+        await watched.sees("lost-99", None)
+        await watched.sees("new", "1")
+        held = {JSON.meta(obj).key.name: obj for obj in watched.cache.values()}
+        assert held == {"a": made, "new": new}
+
+
 async def test_answer_that_got_lost(client: RestClient, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A guarded write whose answer was lost is sent again; the conflict it meets is its own doing, and is seen so."""
     key = Key(namespace, "a")
