@@ -69,6 +69,12 @@ def run(
     instance_id: Annotated[
         str, typer.Option(envvar="KARGO_PY_INSTANCE_ID", help="Name of this control plane [uid of kube-system].")
     ] = "",
+    metrics_bind_address: Annotated[
+        str,
+        typer.Option(
+            envvar="METRICS_BIND_ADDRESS", help="Serve Prometheus metrics at HOST:PORT or :PORT [0: nowhere]."
+        ),
+    ] = "0",
     log_format: Annotated[
         str, typer.Option(envvar="LOG_FORMAT", help="json, console, or auto: console on a terminal.")
     ] = "auto",
@@ -90,6 +96,7 @@ def run(
         argocd_namespace=argocd_namespace,
         watch_argocd_namespace_only=watch_argocd_namespace_only,
         instance=instance_id,
+        metrics_address="" if metrics_bind_address == "0" else metrics_bind_address,
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )
     if (why := serve(options)) is not None:

@@ -7,9 +7,10 @@ that were begun are finished.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -20,12 +21,13 @@ from kargo_py.controllers.stage import StageController
 from kargo_py.controllers.world import COMPONENT, NAMESPACES, Responsibility, World
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.kube.cache import Cache
-from kargo_py.kube.client import Client
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.connection import connect
+from kargo_py.kube.controller import Controller
 from kargo_py.kube.errors import ConfigError, Forbidden, KubeError, NotFound
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key, Resource
+from kargo_py.kube.rest import RestClient, Stats
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
 
 _log = structlog.get_logger(__name__)
@@ -37,6 +39,7 @@ class Options:
 
     ``argocd_kubeconfig`` None: Argo CD lives in the same cluster. ``watch_argocd_namespace_only``: watch Applications
     in ``argocd_namespace`` only. ``instance`` "": the uid of the kube-system namespace names this control plane.
+    ``metrics_address``: HOST:PORT or :PORT to serve Prometheus metrics at, "" for none.
     """
 
     kubeconfig: str | None = None
@@ -44,6 +47,7 @@ class Options:
     argocd_namespace: str = "argocd"
     watch_argocd_namespace_only: bool = False
     instance: str = ""
+    metrics_address: str = ""
     responsibility: Responsibility = field(default_factory=Responsibility)
 
 
@@ -62,13 +66,27 @@ async def run_controllers(options: Options, *, ready: asyncio.Event | None = Non
             instance = await _instance(client, options.instance)
         except (KubeError, StampError) as error:
             raise StartError(str(error)) from error
-        await _run(client, argocd_client, instance, options, ready)
+        await _run(assemble(client, argocd_client, instance, options), options, ready)
 
 
-async def _run(
-    client: Client, argocd_client: Client, instance: str, options: Options, ready: asyncio.Event | None
-) -> None:
-    recorder = EventRecorder(client, COMPONENT, instance)
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """All parts of one instance; ``servers`` has what was sent to each API server."""
+
+    world: World
+    caches: Sequence[Cache[Any]]
+    controllers: Sequence[Controller[Any]]
+    recorders: Sequence[EventRecorder]
+    servers: Mapping[str, Stats]
+
+
+def assemble(client: RestClient, argocd_client: RestClient, instance: str, options: Options) -> Assembly:
+    """Put the parts together; nothing runs yet."""
+    recorders = [EventRecorder(client, COMPONENT, instance)]
+    servers = {"kargo": client.stats}
+    if argocd_client is not client:
+        recorders.append(EventRecorder(argocd_client, COMPONENT, instance))
+        servers["argocd"] = argocd_client.stats
     argocd = ArgoCD(
         argocd_client,
         namespace=options.argocd_namespace if options.watch_argocd_namespace_only else "",
@@ -78,34 +96,61 @@ async def _run(
         instance=instance,
         client=client,
         argocd=argocd,
-        recorder=recorder,
+        recorder=recorders[0],
+        argocd_recorder=recorders[-1],
         steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd)},
         checkers={ARGOCD_UPDATE: argocd},
         responsibility=options.responsibility,
     )
-    caches: Sequence[Cache[object]] = [world.stages, world.promotions, world.freights, argocd.applications]  # type: ignore[list-item]
-    controllers = [PromotionController(world).controller(), StageController(world).controller()]
+    return Assembly(
+        world,
+        [world.stages, world.promotions, world.freights, argocd.applications],
+        [PromotionController(world).controller(), StageController(world).controller()],
+        recorders,
+        servers,
+    )
+
+
+async def _run(assembly: Assembly, options: Options, ready: asyncio.Event | None) -> None:
     try:
         # Two groups, so that at the end the controllers stop first: what they still do is seen and told.
-        async with asyncio.TaskGroup() as supply:
-            for cache in caches:
+        async with _metrics(assembly, options.metrics_address), asyncio.TaskGroup() as supply:
+            for cache in assembly.caches:
                 supply.create_task(cache.run(), name=f"cache {cache.resource}")
-            supply.create_task(recorder.run(), name="events")
-            for cache in caches:
+            for recorder in assembly.recorders:
+                supply.create_task(recorder.run(), name="events")
+            for cache in assembly.caches:
                 try:
                     await cache.wait_synced(fail_fast=True)
                 except KubeError as error:
                     raise StartError(_why(error, cache.resource)) from error
             async with asyncio.TaskGroup() as work:
-                for controller in controllers:
+                for controller in assembly.controllers:
                     work.create_task(controller.run(), name=f"controller {controller.name}")
-                _log.info("controllers running", instance=instance, shard=options.responsibility.shard or None)
+                shard = options.responsibility.shard or None
+                _log.info("controllers running", instance=assembly.world.instance, shard=shard)
                 if ready is not None:
                     ready.set()
     except BaseExceptionGroup as group_error:
         if (start := group_error.subgroup(StartError)) is not None:
             raise _first(start) from group_error
         raise
+
+
+@asynccontextmanager
+async def _metrics(assembly: Assembly, address: str) -> AsyncIterator[None]:
+    """Serve the metrics where that was asked for; what it takes is imported only then."""
+    if not address:
+        yield
+        return
+    from kargo_py.controllers.metrics import BindError, registry, serving  # noqa: PLC0415 - as the docstring says
+
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(serving(address, registry(assembly)))
+        except BindError as error:
+            raise StartError(str(error)) from error
+        yield
 
 
 def _first(group: BaseExceptionGroup[StartError]) -> StartError:
@@ -115,7 +160,7 @@ def _first(group: BaseExceptionGroup[StartError]) -> StartError:
     return error if isinstance(error, StartError) else StartError(str(error))
 
 
-async def _instance(client: Client, given: str) -> str:
+async def _instance(client: RestClient, given: str) -> str:
     """The name of this control plane in stamps."""
     if given:
         return check_instance(given)

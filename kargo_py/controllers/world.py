@@ -18,6 +18,7 @@ from kargo_py.api.promotion import Promotion, PromotionPhase, phase_of
 from kargo_py.api.stage import Stage
 from kargo_py.api.stamp import STATE_KEY
 from kargo_py.api.types import JsonObject
+from kargo_py.argocd.application import APPLICATIONS, Application
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import HealthChecker
 from kargo_py.kube.cache import Cache
@@ -89,10 +90,14 @@ class Models(Generic[M]):
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         message = f"{self._resource.kind} cannot be read: {where}: {first['msg']}; correct that field"
-        _log.warning("object cannot be read", kind=self._resource.kind, object=str(key), why=message)
-        regarding = Regarding(self._resource, key, JSON.meta(raw).uid)
-        name = event_name(key.name, "Unreadable", JSON.meta(raw).resource_version)
-        self._recorder.record(Event(regarding, name, "Unreadable", message, type="Warning"))
+        tell_unreadable(self._recorder, Regarding(self._resource, key, JSON.meta(raw).uid), message)
+
+
+def tell_unreadable(recorder: EventRecorder, regarding: Regarding, message: str) -> None:
+    """Log that an object cannot be read, and put an Event on it: one for each of its faults."""
+    _log.warning("object cannot be read", kind=regarding.resource.kind, object=str(regarding.key), why=message)
+    name = event_name(regarding.key.name, "Unreadable", regarding.uid, message)
+    recorder.record(Event(regarding, name, "Unreadable", message, type="Warning"))
 
 
 def event_name(about: str, reason: str, *distinct: str) -> str:
@@ -126,8 +131,10 @@ def drop_managed_fields(raw: JsonObject) -> JsonObject:
 
 
 def stage_of(promotion: JsonObject) -> Iterable[Key]:
-    """Index: the Stage a Promotion goes to."""
-    return (Key(promotion["metadata"]["namespace"], promotion["spec"]["stage"]),)
+    """Index: the Stage a Promotion goes to; none if it cannot be read."""
+    spec = promotion.get("spec")
+    stage = spec.get("stage") if isinstance(spec, dict) else None
+    return (Key(promotion["metadata"]["namespace"], stage),) if isinstance(stage, str) else ()
 
 
 def targets_of(promotion: JsonObject) -> Iterable[Key]:
@@ -205,7 +212,11 @@ def left_behind(checker: HealthChecker, uses: str) -> Callable[[JsonObject], Ite
 
 @dataclass(slots=True)
 class World:
-    """Everything a controller needs. ``client`` is for Kargo's resources; Argo CD may live behind another one."""
+    """Everything a controller needs.
+
+    ``client`` and ``recorder`` are for Kargo's resources; Argo CD may live on another API server, and
+    ``argocd_recorder`` is for Events there (None: it is the same).
+    """
 
     instance: str
     client: Client
@@ -215,6 +226,8 @@ class World:
     checkers: Mapping[str, HealthChecker]
     responsibility: Responsibility = Responsibility()
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    argocd_recorder: EventRecorder | None = None
+    unreadable_applications: int = field(default=0, init=False)
     promotions: Cache[JsonObject] = field(init=False)
     stages: Cache[JsonObject] = field(init=False)
     freights: Cache[JsonObject] = field(init=False)
@@ -243,6 +256,7 @@ class World:
         self.stage_models = Models(Stage, STAGES, self.recorder)
         self.freight_models = Models(Freight, FREIGHTS, self.recorder)
         self.promotions.subscribe(self._latch)
+        self.argocd.applications.subscribe(self._read_application)
         _follow(self.promotions, self.promotion_models)
         _follow(self.stages, self.stage_models)
         _follow(self.freights, self.freight_models)
@@ -254,6 +268,25 @@ class World:
             self.argocd.wait_for(stamp)
         for stamp in before - after:
             self.argocd.forget(stamp)
+
+    def _read_application(self, old: Application | None, new: Application | None) -> None:
+        """An Application that cannot be read is told as it comes, each fault once."""
+        if new is None or not new.unreadable or (old is not None and old.unreadable == new.unreadable):
+            return
+        self.unreadable_applications += 1
+        regarding = Regarding(APPLICATIONS, new.key, new.metadata.uid)
+        message = f"{new} cannot be read: {new.unreadable}; correct that field"
+        tell_unreadable(self.argocd_recorder or self.recorder, regarding, message)
+
+    @property
+    def unreadable(self) -> Mapping[str, int]:
+        """How many versions of objects could not be read, by kind."""
+        return {
+            PROMOTIONS.kind: self.promotion_models.unreadable,
+            STAGES.kind: self.stage_models.unreadable,
+            FREIGHTS.kind: self.freight_models.unreadable,
+            APPLICATIONS.kind: self.unreadable_applications,
+        }
 
     async def write_status(self, cache: Cache[JsonObject], old: JsonObject, status: JsonObject) -> None:
         """Make the status of *old* that of *status*, by one write guarded by the version of *old*.

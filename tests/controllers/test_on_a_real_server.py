@@ -236,7 +236,7 @@ async def test_a_stage_that_is_not_there(cluster: Cluster) -> None:
     ]
 
 
-async def test_an_unreadable_object_stops_nobody(cluster: Cluster) -> None:
+async def test_an_unreadable_object_stops_nobody(cluster: Cluster, logged: list[Any]) -> None:
     """An object that cannot be read, here one nested too deeply, gets an Event; everything else goes on."""
     await cluster.prepare()
     marker = "DEEP"
@@ -255,6 +255,20 @@ async def test_an_unreadable_object_stops_nobody(cluster: Cluster) -> None:
     (event,) = (e for e in events if e["reason"] == "Unreadable")
     assert event["involvedObject"]["name"] == "qa.01k.f1"
     assert "Promotion cannot be read: spec: " in event["message"]
+    assert not [line for line in logged if line["log_level"] == "error"]
+
+
+async def test_an_unreadable_application_is_told(cluster: Cluster) -> None:
+    """An Event on the Application says what to correct, also while nobody promotes to it."""
+    await cluster.prepare(status={"operationState": 7})
+    async with cluster.controllers():
+        pass
+    path = f"/api/v1/namespaces/argocd/events?fieldSelector=involvedObject.name={cluster.app_name('dev')}"
+    (event,) = (await asyncio.to_thread(cluster.server.request, "GET", path))["items"]
+
+    assert event["reason"] == "Unreadable"
+    assert event["involvedObject"]["kind"] == "Application"
+    assert "cannot be read: Expected `object | null`, got `int`" in event["message"]
 
 
 async def test_two_control_planes(cluster: Cluster) -> None:

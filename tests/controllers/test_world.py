@@ -13,6 +13,7 @@ from kargo_py.controllers.world import (
     Responsibility,
     event_name,
     project_promotion,
+    stage_of,
     targets_of,
 )
 from kargo_py.kube.events import EventRecorder
@@ -65,6 +66,15 @@ def test_targets() -> None:
     assert {Key("argocd", "a"), Key("argocd", "b")} == set(targets_of({"status": {"phase": "Running", "state": state}}))
     assert not list(targets_of({"status": {"phase": "Failed", "state": state}}))
     assert not list(targets_of({"metadata": {}}))
+
+
+def test_stage_of_what_cannot_be_read() -> None:
+    """A Promotion without a readable Stage belongs to none, and raises nothing."""
+    meta = {"name": "p", "namespace": "n"}
+    specs: list[Any] = [None, {}, [], {"stage": 7}]
+
+    assert [stage_of({"metadata": meta, "spec": spec}) for spec in specs] == [()] * 4
+    assert stage_of({"metadata": meta}) == ()
 
 
 def test_event_names() -> None:

@@ -1,0 +1,180 @@
+"""What the controllers have counted, for Prometheus to fetch.
+
+Nothing is counted here: the objects that do the work count for themselves, and a scrape reads them. So metrics cost
+nothing between scrapes, and two instances in one process share nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.aiohttp import make_aiohttp_handler
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kargo_py.controllers.running import Assembly
+from kargo_py.kube.cache import Cache
+from kargo_py.kube.controller import Controller
+
+_log = structlog.get_logger(__name__)
+
+
+_OF_A_CACHE: Sequence[tuple[str, str, Callable[[Cache[Any]], float]]] = (
+    ("kargo_cache_lists", "Complete lists begun.", lambda c: c.stats.lists),
+    ("kargo_cache_watches", "Watches begun.", lambda c: c.stats.watches),
+    ("kargo_cache_watch_events", "Watch events taken in, bookmarks apart.", lambda c: c.stats.events),
+    ("kargo_cache_undecodable", "Answers and objects that could not be decoded.", lambda c: c.stats.undecodable),
+    ("kargo_cache_index_errors", "Objects that an index could not read.", lambda c: c.index_errors),
+    ("kargo_cache_handler_errors", "Handlers that failed: faults of this program.", lambda c: c.stats.handler_errors),
+)
+_OF_A_QUEUE: Sequence[tuple[str, str, Callable[[Controller[Any]], float]]] = (
+    ("kargo_queue_ready", "Keys that wait for a free worker.", lambda c: len(c.queue)),
+    ("kargo_queue_delayed", "Keys that wait for a time.", lambda c: c.queue.delayed),
+    ("kargo_queue_active", "Keys being reconciled.", lambda c: c.queue.active),
+)
+_OF_A_CONTROLLER: Sequence[tuple[str, str, Callable[[Controller[Any]], float]]] = (
+    ("kargo_queue_adds", "Wake-ups, those of a waiting key included.", lambda c: c.queue.stats.adds),
+    ("kargo_queue_retries", "Keys put back after a failure.", lambda c: c.queue.stats.retries),
+    ("kargo_reconciles", "Reconciles begun.", lambda c: c.stats.reconciles),
+    ("kargo_reconcile_errors", "Reconciles that failed, conflicts apart.", lambda c: c.stats.errors),
+    ("kargo_reconcile_conflicts", "Reconciles decided again after a 409.", lambda c: c.stats.conflicts),
+)
+
+
+class BindError(Exception):
+    """The address for metrics cannot be used; the text says why."""
+
+
+class ControllerMetrics(Collector):
+    """Reads the parts of an instance whenever it is asked."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self._assembly = assembly
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics as they are now."""
+        yield from self._objects()
+        yield from self._caches()
+        yield from self._controllers()
+        yield from self._requests()
+
+    def _objects(self) -> Iterator[Metric]:
+        yield _counter(
+            "kargo_unreadable_objects",
+            "Versions of objects that could not be read; an Event on each object says why.",
+            ["kind"],
+            (((kind,), count) for kind, count in self._assembly.world.unreadable.items()),
+        )
+        recorders = self._assembly.recorders
+        yield _counter(
+            "kargo_events",
+            "Kubernetes Events by what became of them.",
+            ["outcome"],
+            [(("written",), sum(r.written for r in recorders)), (("dropped",), sum(r.dropped for r in recorders))],
+        )
+
+    def _caches(self) -> Iterator[Metric]:
+        caches = [(str(cache.resource), cache) for cache in self._assembly.caches]
+        yield _gauge(
+            "kargo_cache_objects", "Objects held.", ["resource"], (((name,), len(cache)) for name, cache in caches)
+        )
+        yield _gauge(
+            "kargo_cache_current",
+            "1 while a cache is being kept current, 0 while its API server cannot be followed.",
+            ["resource"],
+            (((name,), cache.synced and cache.health is None) for name, cache in caches),
+        )
+        for name, text, count in _OF_A_CACHE:
+            yield _counter(name, text, ["resource"], (((resource,), count(cache)) for resource, cache in caches))
+
+    def _controllers(self) -> Iterator[Metric]:
+        controllers = [(controller.name, controller) for controller in self._assembly.controllers]
+        for name, text, value in _OF_A_QUEUE:
+            yield _gauge(name, text, ["controller"], (((of,), value(controller)) for of, controller in controllers))
+        for name, text, value in _OF_A_CONTROLLER:
+            yield _counter(name, text, ["controller"], (((of,), value(controller)) for of, controller in controllers))
+
+    def _requests(self) -> Iterator[Metric]:
+        servers = self._assembly.servers.items()
+        yield _counter(
+            "kargo_api_requests",
+            "Requests sent, repetitions included.",
+            ["server", "verb", "resource"],
+            (
+                ((server, *call.split(" ", 1)), count)
+                for server, stats in servers
+                for call, count in stats.requests.items()
+            ),
+        )
+        yield _counter(
+            "kargo_api_failures",
+            "Requests that failed, by the kind of error.",
+            ["server", "error"],
+            (((server, error), count) for server, stats in servers for error, count in stats.failed.items()),
+        )
+        yield _counter(
+            "kargo_api_throttled",
+            "Answers 429 Too Many Requests.",
+            ["server"],
+            (((server,), stats.throttled) for server, stats in servers),
+        )
+
+
+def registry(assembly: Assembly) -> CollectorRegistry:
+    """A registry of its own with the metrics of *assembly*."""
+    made = CollectorRegistry(auto_describe=False)
+    made.register(ControllerMetrics(assembly))
+    return made
+
+
+@asynccontextmanager
+async def serving(address: str, metrics: CollectorRegistry) -> AsyncIterator[str]:
+    """Serve ``/metrics`` at *address* (``HOST:PORT`` or ``:PORT``; port 0: any free one) and give the address in use.
+
+    Raises BindError.
+    """
+    host, port = _split(address)
+    app = web.Application()
+    app.router.add_get("/metrics", make_aiohttp_handler(metrics))
+    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host or None, port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise BindError(f"cannot serve metrics at {address}: {error.strerror}; choose another address") from error
+        shown, number = runner.addresses[0][:2]
+        _log.info("serving metrics", address=f"{shown}:{number}")
+        yield f"{shown}:{number}"
+    finally:
+        await runner.cleanup()
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise BindError(f"cannot serve metrics at {address!r}: write HOST:PORT or :PORT, for example :9090")
+    return host.strip("[]"), int(port)
+
+
+_Samples = Iterable[tuple[Sequence[str], float]]
+
+
+def _counter(name: str, text: str, labels: Sequence[str], samples: _Samples) -> Metric:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, count in samples:
+        family.add_metric(values, count)
+    return family
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], samples: _Samples) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
