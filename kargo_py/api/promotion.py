@@ -171,7 +171,8 @@ class OperationRecord(Model):
     stamp: str = ""
     """The name of this attempt, as written into the operation and the annotation kargo-py.io/stamp."""
     state: str = ""
-    """How the attempt stands: Pending, Running, Succeeded, Failed, Superseded, Lost or Refused."""
+    """How the attempt stands: Pending, Running, Succeeded, Failed, Superseded, WrongRevision, Lost, Refused, Stopped,
+    NotStarted or Detached."""
     revision: str = ""
     """The revision that was applied; one per source, comma-separated."""
     message: str = ""

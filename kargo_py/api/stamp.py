@@ -17,6 +17,9 @@ from urllib.parse import quote, unquote
 STAMP_KEY = "kargo-py.io/stamp"
 """Under this name the stamp stands among an operation's info and among an object's annotations."""
 
+STAGE_KEY = "kargo-py.io/stage"
+"""Under this name an operation's info says which Stage it was started for: ``<project>:<stage>``."""
+
 STATE_KEY = "kargo-py.io/operations"
 """Under this key of a Promotion's ``status.state`` stand the recorded intents; no step alias can be this."""
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from kargo_py.api.names import ANNOTATION_AUTHORIZED_STAGE
+from kargo_py.api.names import ANNOTATION_AUTHORIZED_STAGE, INFO_PROMOTION
 from kargo_py.api.stamp import STAMP_KEY
 from kargo_py.kube.client import EventType, Meta, Page, WatchEvent
 from kargo_py.kube.codec import JSON, split_event, split_list
@@ -29,7 +29,11 @@ SKIP_RECONCILE = "argocd.argoproj.io/skip-reconcile"
 
 JsonObject: TypeAlias = dict[str, Any]
 
+KARGO_MARK = "kargo:"
+"""Before the name of a Promotion: the mark of an operation that a real Kargo started."""
+
 _MAX_KEPT_RESOURCES = 10
+_MAX_KEPT_HISTORY = 6
 
 
 class Annotations(msgspec.Struct, frozen=True, gc=False):
@@ -77,6 +81,7 @@ class Spec(msgspec.Struct, frozen=True, rename="camel"):
     destination: JsonObject | None = None
     ignore_differences: list[JsonObject] | None = None
     sync_policy: SyncPolicy | None = None
+    revision_history_limit: int | None = None
 
     @property
     def has_multiple_sources(self) -> bool:
@@ -140,15 +145,55 @@ class OperationState(msgspec.Struct, frozen=True, rename="camel"):
         return self.phase in {"Succeeded", "Failed", "Error"}
 
     @property
-    def stamp(self) -> str | None:
-        """The stamp this operation was started with."""
-        return stamp_of(self.operation)
+    def in_progress(self) -> bool:
+        """True in any other phase, one that we do not know included; a state without a phase is none."""
+        return bool(self.phase) and not self.completed
+
+    @property
+    def mark(self) -> str | None:
+        """What names the attempt this operation is; see :func:`mark_of`."""
+        return mark_of(self.operation)
 
 
-class HistoryEntry(msgspec.Struct, frozen=True, gc=False):
-    """One full, successful sync; ids grow by one."""
+class InitiatedBy(msgspec.Struct, frozen=True, gc=False):
+    """Who started an operation."""
+
+    username: str = ""
+    automated: bool = False
+
+
+class SourceName(msgspec.Struct, frozen=True, gc=False):
+    """What tells one source from another."""
+
+    repo_url: str = msgspec.field(name="repoURL", default="")
+    chart: str = ""
+    path: str = ""
+
+
+class HistoryEntry(msgspec.Struct, frozen=True, rename="camel"):
+    """One full, successful sync; ids grow by one. Only the newest few are kept."""
 
     id: int = 0
+    revision: str = ""
+    revisions: tuple[str, ...] | None = None
+    initiated_by: InitiatedBy = InitiatedBy()
+    source: SourceName | None = None
+    sources: tuple[SourceName, ...] = ()
+
+    @property
+    def applied(self) -> tuple[str, ...]:
+        """One revision per source."""
+        return self.revisions or ((self.revision,) if self.revision else ())
+
+    @property
+    def initiator(self) -> str:
+        """The user who started it, "" if none is named."""
+        return self.initiated_by.username
+
+    @property
+    def origins(self) -> tuple[SourceName, ...]:
+        """The sources it was made of."""
+        return self.sources or ((self.source,) if self.source is not None else ())
 
 
 class Sync(msgspec.Struct, frozen=True, rename="camel"):
@@ -232,6 +277,17 @@ def stamp_of(operation: Mapping[str, Any] | None) -> str | None:
     return info_value(operation, STAMP_KEY)
 
 
+def mark_of(operation: Mapping[str, Any] | None) -> str | None:
+    """What names the attempt that an operation is; None for everybody else's operations.
+
+    It is the stamp; of an operation that a real Kargo started ``kargo:`` and the name of the Promotion.
+    """
+    if (stamp := stamp_of(operation)) is not None:
+        return stamp
+    promotion = info_value(operation, INFO_PROMOTION)
+    return f"{KARGO_MARK}{promotion}" if promotion else None
+
+
 def initiator(operation: Mapping[str, Any] | None) -> str:
     """Who started an operation, as a message names it."""
     by = (operation or {}).get("initiatedBy")
@@ -275,10 +331,13 @@ _any = msgspec.json.Decoder()
 
 
 def _trim(app: Application) -> Application:
-    """Drop what no decision reads: rows of resources that did not fail.
+    """Drop what no decision reads: rows of resources that did not fail, and old history.
 
-    The structs are frozen for everybody else; here, before anybody has seen them, one field is set in place.
+    The structs are frozen for everybody else; here, before anybody has seen them, two fields are set in place.
     """
+    if len(app.status.history) > _MAX_KEPT_HISTORY:
+        newest = tuple(sorted(app.status.history, key=lambda entry: entry.id)[-_MAX_KEPT_HISTORY:])
+        msgspec.structs.force_setattr(app.status, "history", newest)
     state = app.status.operation_state
     if state is not None and state.sync_result is not None and state.sync_result.resources:
         failed = tuple(row for row in state.sync_result.resources if row.failed)[:_MAX_KEPT_RESOURCES]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kargo_py.argocd.application import JsonObject, OperationState
+from kargo_py.argocd.application import Application, JsonObject, OperationState, SourceName
 
 _FULL_SHA = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 _SHA_PREFIX = re.compile(r"[0-9a-f]{7,64}")
@@ -40,6 +40,39 @@ def unmet(desired: Sequence[str], state: OperationState) -> str | None:
         if want and not by_name and not matches(want, got):
             return f"it applied revision {got}, not the desired {want}"
     return None
+
+
+def newer_than_desired(app: Application, desired: Sequence[str], applied: Sequence[str]) -> str | None:
+    """How the history of *app* shows each applied revision to be later than the desired one of the same source.
+
+    That is: the desired revision was synced from this source before, and the applied one after it. None if it does not.
+    """
+    origins = app.spec.effective_sources
+    if len(applied) != len(desired) or len(origins) != len(desired):
+        return None
+    shown = []
+    for index, (want, got) in enumerate(zip(desired, applied, strict=True)):
+        if not want or matches(want, got):
+            continue
+        ids = {
+            revision: entry.id
+            for entry in sorted(app.status.history, key=lambda entry: entry.id)
+            if len(entry.applied) == len(entry.origins) == len(desired)
+            and _same_source(entry.origins[index], origins[index])
+            for revision in [entry.applied[index]]
+        }
+        was = max((number for revision, number in ids.items() if matches(want, revision)), default=None)
+        now = ids.get(got)
+        if was is None or now is None or now <= was:
+            return None
+        shown.append(f"the history has {want} as sync {was} and {got} as sync {now}")
+    return "; ".join(shown) or None
+
+
+def _same_source(entry: SourceName, source: JsonObject) -> bool:
+    return (entry.repo_url, entry.chart, entry.path) == tuple(
+        str(source.get(name) or "") for name in ("repoURL", "chart", "path")
+    )
 
 
 def resolved(desired: Sequence[str], applied: Sequence[str]) -> tuple[str, ...]:

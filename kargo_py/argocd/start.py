@@ -1,4 +1,4 @@
-"""The one write that starts a sync.
+"""The one write that starts a sync, and the one that takes its edit of the spec back.
 
 A merge patch guarded by resourceVersion that carries, in one version of the Application: the spec edit, the operation
 with the stamp in its info, the stamp as an annotation (it survives when the operation is superseded), a hard refresh,
@@ -8,12 +8,16 @@ request, and Argo CD 3.5 would otherwise count the previous operation's retries 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kargo_py.api.names import INFO_PROMOTION
-from kargo_py.api.stamp import STAMP_KEY
+from kargo_py.api.stamp import STAGE_KEY, STAMP_KEY
 from kargo_py.argocd.application import REFRESH, Application, JsonObject
 from kargo_py.argocd.sources import SourceEdit
+from kargo_py.argocd.stop import Patch
+from kargo_py.kube.client import PatchType
 
 REASON = "Promotion triggered a sync of this Application resource."
 
@@ -29,8 +33,10 @@ class Initiator:
     automated: bool
 
 
-def start_patch(app: Application, *, stamp: str, promotion: str, initiator: Initiator, edit: SourceEdit) -> JsonObject:
-    """The merge patch that starts the attempt *stamp* on exactly this version of *app*.
+def start_patch(
+    app: Application, *, stamp: str, promotion: str, stage: str, initiator: Initiator, edit: SourceEdit
+) -> JsonObject:
+    """The merge patch that starts the attempt *stamp* on exactly this version of *app*; *stage* is "<project>:<stage>".
 
     syncOptions and retry are copied from the spec because Argo CD does not apply them to hand-written operations.
     """
@@ -44,6 +50,7 @@ def start_patch(app: Application, *, stamp: str, promotion: str, initiator: Init
             {"name": "Reason", "value": REASON},
             {"name": INFO_PROMOTION, "value": promotion},
             {"name": STAMP_KEY, "value": stamp},
+            {"name": STAGE_KEY, "value": stage},
         ],
         "sync": {"syncOptions": policy.sync_options} if policy is not None and policy.sync_options else {},
     }
@@ -60,3 +67,13 @@ def start_patch(app: Application, *, stamp: str, promotion: str, initiator: Init
     if edit.spec_patch:
         patch["spec"] = edit.spec_patch
     return patch
+
+
+def revert_patch(app: Application, fields: Sequence[tuple[str, Any]]) -> Patch:
+    """Put *fields* (JSON pointers with their former values, None for absent) back in exactly this version of *app*."""
+    changes = [
+        {"op": "remove", "path": pointer} if value is None else {"op": "add", "path": pointer, "value": value}
+        for pointer, value in fields
+    ]
+    guard = {"op": "test", "path": "/metadata/resourceVersion", "value": app.metadata.resource_version}
+    return Patch([guard, *changes], PatchType.JSON)

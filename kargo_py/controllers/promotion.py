@@ -9,26 +9,32 @@ forgotten.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
 import structlog
 
+from kargo_py.api.abort import ANNOTATION_ABORT, Abort, AbortError, latched_abort, read_abort
 from kargo_py.api.freight import Freight
 from kargo_py.api.names import ANNOTATION_CREATE_ACTOR, Actor
-from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase, StepStatus
+from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase, PromotionStep, StepStatus
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
+from kargo_py.argocd.operation import operation_aspect
 from kargo_py.controllers.availability import unavailable
 from kargo_py.controllers.world import PROMOTIONS, World, event_annotations, event_name
 from kargo_py.deployers.base import Record, RecordError, TargetState
 from kargo_py.engine.machine import (
     CurrentStep,
+    abort,
     alias_fault,
     begin,
     current_step,
     fail,
     finish_step,
+    latch_abort,
     records_of,
     with_message,
     with_records,
@@ -38,13 +44,16 @@ from kargo_py.kube.controller import Controller, Result
 from kargo_py.kube.events import Event, Regarding
 from kargo_py.kube.predicates import Predicate, changed, created, deleted
 from kargo_py.kube.resources import Key
-from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, no_expressions
+from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, StepRunner, Waiting, no_expressions
 
 COALESCE = 1.0
 """Seconds for which endings of some targets, or the reason of a wait, are gathered before they are written."""
 
 LOOK_AGAIN = 60.0
 """Seconds after which a Promotion that waits is looked at even if no event woke it."""
+
+_LEAST_PAUSE = 0.05
+_ITS_DELETION = "its deletion"
 
 _log = structlog.get_logger(__name__)
 
@@ -81,14 +90,18 @@ class PromotionController:
         world = self._world
         raw = await world.promotions.read(key)
         promotion = world.promotion_models.read(raw)
-        if raw is None or promotion is None or promotion.finished or promotion.metadata.deletion_timestamp:
+        if raw is None or promotion is None or promotion.finished:
             self._pending_since.pop(key, None)
             return None
         stage_raw = await world.stages.read(Key(key.namespace, promotion.spec.stage))
         stage = world.stage_models.read(stage_raw)
-        if stage_raw is None and world.responsibility.covers(promotion.metadata.labels):
+        if not self._ours(promotion, stage_raw, stage):
+            return None
+        if (asked := self._asked_to_abort(promotion)) is not None:
+            return await self._abort(raw, promotion, asked)
+        if stage_raw is None:
             world.recorder.record(_no_stage_event(promotion))
-        if stage is None or not world.responsibility.covers(stage.metadata.labels, stage.spec.shard):
+        if stage is None or promotion.metadata.deletion_timestamp:
             return None
         current = stage.status.current_promotion
         if current is None or current.name != promotion.name:
@@ -107,6 +120,67 @@ class PromotionController:
             await self._end(raw, fail(promotion, PromotionPhase.ERRORED, str(error), world.now()))
             return None
 
+    def _ours(self, promotion: Promotion, stage_raw: JsonObject | None, stage: Stage | None) -> bool:
+        """Whether this controller acts on *promotion*: its Stage decides, and its own label where there is none."""
+        covers = self._world.responsibility.covers
+        if stage is not None:
+            return covers(stage.metadata.labels, stage.spec.shard)
+        return stage_raw is None and covers(promotion.metadata.labels)
+
+    # -- aborting -------------------------------------------------------------------------------------------------
+
+    def _asked_to_abort(self, promotion: Promotion) -> Abort | None:
+        """The request to abort, kept or new; one that cannot be understood is told and is none."""
+        kept = latched_abort(promotion.status.state)
+        try:
+            new = read_abort(promotion.metadata.annotations.get(ANNOTATION_ABORT))
+        except AbortError as error:
+            new = None
+            self._world.recorder.record(_warning(promotion, "AbortNotUnderstood", str(error)))
+        if kept is not None:
+            return dataclasses.replace(kept, force=kept.force or (new is not None and new.force))
+        if new is None and promotion.running and promotion.metadata.deletion_timestamp:
+            return Abort(_ITS_DELETION)
+        return new
+
+    async def _abort(self, raw: JsonObject, promotion: Promotion, asked: Abort) -> Result | None:
+        """Stop what runs, wait for it, then end; a Promotion that has not begun ends at once."""
+        world = self._world
+        if not promotion.running:
+            await self._end(raw, abort(promotion, asked, Finished(StepStatus.ABORTED), world.now()))
+            return None
+        try:
+            if asked.since is None:
+                latched = promotion.replace(status=latch_abort(promotion.status, asked, world.now()))
+                raw, promotion = await self._write(raw, latched)
+                asked = latched_abort(promotion.status.state) or asked
+            outcome = await self._stop(promotion, asked)
+        except _DeletedError:
+            return None
+        except RecordError as error:
+            outcome = Finished(StepStatus.ABORTED, f"{error}; look yourself what is left running")
+        if isinstance(outcome, Waiting):
+            current = current_step(promotion)
+            assert current is not None  # noqa: S101 - _stop waits for the current step only
+            told = dataclasses.replace(outcome, message=f"aborting, as {asked.by} asked: {outcome.message}")
+            return await self._wait(raw, promotion, current, told)
+        await self._end(raw, abort(promotion, asked, outcome, world.now()))
+        return None
+
+    async def _stop(self, promotion: Promotion, asked: Abort) -> Waiting | Finished:
+        """Have the current step end what it has under way."""
+        current = current_step(promotion)
+        runner = self._world.steps.get(current.step.uses or "") if current is not None else None
+        if current is None or runner is None:
+            left = [f"{record.kind} {record.key}" for record in records_of(promotion.status) if not record.state.final]
+            said = f"which step runs cannot be told, and this may be left running: {', '.join(left)}" if left else ""
+            return Finished(StepStatus.ABORTED, said)
+        waited = self._world.now() - asked.since.datetime if asked.since is not None else timedelta()
+        give_up = asked.force or waited >= self._world.abort_patience
+        return await runner.stop(self._context(promotion, current, runner), give_up=give_up)
+
+    # -- running --------------------------------------------------------------------------------------------------
+
     async def _run(self, raw: JsonObject, promotion: Promotion, stage: Stage) -> Result | None:
         """Begin if it has not begun; then step after step until one waits or all are through."""
         if not promotion.running:
@@ -123,7 +197,7 @@ class PromotionController:
                 )
                 await self._end(raw, fail(promotion, PromotionPhase.ERRORED, message, self._world.now()))
                 return None
-            outcome = await self._step(promotion, stage, current)
+            outcome = await self._step(promotion, current)
             match outcome:
                 case Intend(records):
                     intended = promotion.replace(status=with_records(promotion.status, current.alias, records))
@@ -165,7 +239,7 @@ class PromotionController:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    async def _step(self, promotion: Promotion, stage: Stage, current: CurrentStep) -> StepOutcome:
+    async def _step(self, promotion: Promotion, current: CurrentStep) -> StepOutcome:
         """Call the current step once."""
         step = current.step
         if step.uses is None:
@@ -176,18 +250,25 @@ class PromotionController:
             return Finished(StepStatus.ERRORED, f'the kind of step "{step.uses}" is not registered; there are: {known}')
         if where := no_expressions(step.config) or ("if" if step.if_ else None):
             return Finished(StepStatus.ERRORED, f"{where} uses an expression, which this version cannot evaluate yet")
-        return await runner.run(
-            StepContext(
-                instance=self._world.instance,
-                project=promotion.namespace,
-                stage=stage.name,
-                promotion=promotion.name,
-                promotion_uid=promotion.metadata.uid,
-                actor=Actor.of(promotion.metadata.annotations.get(ANNOTATION_CREATE_ACTOR)),
-                alias=current.alias,
-                config=step.config,
-                records=records_of(promotion.status, current.alias),
-            )
+        return await runner.run(self._context(promotion, current, runner))
+
+    def _context(self, promotion: Promotion, current: CurrentStep, runner: StepRunner) -> StepContext:
+        now = self._world.now()
+        started = promotion.status.step_execution_metadata[-1].started_at
+        return StepContext(
+            instance=self._world.instance,
+            project=promotion.namespace,
+            stage=promotion.spec.stage,
+            promotion=promotion.name,
+            promotion_uid=promotion.metadata.uid,
+            actor=Actor.of(promotion.metadata.annotations.get(ANNOTATION_CREATE_ACTOR)),
+            alias=current.alias,
+            config=current.step.config,
+            now=now,
+            started_at=started.datetime if started is not None else now,
+            timeout=time_limit(current.step, runner.default_timeout),
+            patience=self._world.abort_patience,
+            records=records_of(promotion.status, current.alias),
         )
 
     async def _wait(
@@ -195,7 +276,7 @@ class PromotionController:
     ) -> Result | None:
         """Write what the user should know of the wait, but neither at once nor again and again."""
         known = records_of(promotion.status, current.alias)
-        status = with_records(promotion.status, current.alias, outcome.records) if _ends(known, outcome) else None
+        status = with_records(promotion.status, current.alias, outcome.records) if _tells(known, outcome) else None
         message = outcome.message if outcome.notable else ""
         shown = promotion.status.step_execution_metadata[-1].message
         if message != shown and (message or shown):
@@ -204,16 +285,17 @@ class PromotionController:
             # The step before this one has ended, which is not written yet.
             status = status or promotion.status
         key = Key(promotion.namespace, promotion.name)
+        again = min(LOOK_AGAIN, max(outcome.look_after, _LEAST_PAUSE)) if outcome.look_after is not None else LOOK_AGAIN
         if status is None:
             self._pending_since.pop(key, None)
-            return Result(requeue_after=LOOK_AGAIN)
+            return Result(requeue_after=again)
         now = asyncio.get_running_loop().time()
         since = self._pending_since.setdefault(key, now)
         if now - since < COALESCE and not _newly_bad(known, outcome):
-            return Result(requeue_after=COALESCE - (now - since))
+            return Result(requeue_after=min(again, COALESCE - (now - since)))
         self._pending_since.pop(key, None)
         await self._write(raw, promotion.replace(status=status))
-        return Result(requeue_after=LOOK_AGAIN)
+        return Result(requeue_after=again)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -250,13 +332,29 @@ def cannot_run(promotion: Promotion, stage: Stage) -> str | None:
     return alias_fault(promotion.spec.steps)
 
 
+def time_limit(step: PromotionStep, default: timedelta | None) -> timedelta | None:
+    """How long *step* may take, None without limit; a time-out of 0 means that, too."""
+    asked = step.retry.timeout if step.retry is not None else None
+    if asked is None:
+        return default
+    return timedelta(seconds=asked.seconds) if asked.nanoseconds > 0 else None
+
+
 def _no_stage_event(promotion: Promotion) -> Event:
-    return Event(
-        Regarding(PROMOTIONS, Key(promotion.namespace, promotion.name), promotion.metadata.uid),
-        event_name(promotion.name, "StageNotFound", promotion.metadata.uid),
+    return _warning(
+        promotion,
         "StageNotFound",
         f'Stage "{promotion.spec.stage}" does not exist in namespace "{promotion.namespace}"; '
         "the Promotion waits for it",
+    )
+
+
+def _warning(promotion: Promotion, reason: str, message: str) -> Event:
+    return Event(
+        Regarding(PROMOTIONS, Key(promotion.namespace, promotion.name), promotion.metadata.uid),
+        event_name(promotion.name, reason, promotion.metadata.uid),
+        reason,
+        message,
         type="Warning",
     )
 
@@ -270,7 +368,7 @@ def _ended_event(promotion: Promotion) -> Event:
         event_name(promotion.name, f"Promotion{phase}", promotion.metadata.uid),
         f"Promotion{phase}",
         f"Promotion {phase}" + (f": {message}" if message else ""),
-        type="Normal" if phase == PromotionPhase.SUCCEEDED else "Warning",
+        type="Normal" if phase in {PromotionPhase.SUCCEEDED, PromotionPhase.ABORTED} else "Warning",
         annotations=event_annotations(
             actor=promotion.metadata.annotations.get(ANNOTATION_CREATE_ACTOR, "controller:promotion-controller"),
             project=promotion.namespace,
@@ -289,8 +387,12 @@ def _collection(stage: Stage, freight: Freight) -> FreightCollection:
     return FreightCollection(items=kept).with_freight(freight.reference())
 
 
-def _ends(known: Sequence[Record], outcome: Waiting) -> bool:
-    return any(new.state.final and not old.state.final for old, new in zip(known, outcome.records, strict=True))
+def _tells(known: Sequence[Record], outcome: Waiting) -> bool:
+    """True if the records say something worth a write: an end, or since when the time of a target runs."""
+    return any(
+        (new.state.final and not old.state.final) or new.free_since != old.free_since
+        for old, new in zip(known, outcome.records, strict=True)
+    )
 
 
 def _newly_bad(known: Sequence[Record], outcome: Waiting) -> bool:
@@ -313,7 +415,9 @@ def _own_news() -> Predicate[JsonObject]:
     Not its status: that is written by us alone, and each write is followed up where it is made.
     """
     return created() | changed(
-        lambda p: tuple(p["metadata"].get(name) for name in ("annotations", "labels", "generation"))
+        lambda p: tuple(
+            p["metadata"].get(name) for name in ("annotations", "labels", "generation", "deletionTimestamp")
+        )
     )
 
 
@@ -340,15 +444,4 @@ def _acknowledged_promotion(_old: JsonObject | None, new: JsonObject | None) -> 
 
 def _operation_news() -> Predicate[Application]:
     """Anything that a decision about an operation rests on; refreshes, health and the like do not pass."""
-    return changed(_operation_aspect) | created() | deleted()
-
-
-def _operation_aspect(app: Application) -> object:
-    state = app.status.operation_state
-    return (
-        app.metadata.uid,
-        app.metadata.annotations,
-        app.metadata.deletion_timestamp is None,
-        app.operation,
-        state and (state.stamp, state.phase, state.finished_at, state.message, state.retry_count),
-    )
+    return changed(operation_aspect) | created() | deleted()

@@ -18,6 +18,7 @@ from kargo_py.api.stamp import StampError, check_instance
 from kargo_py.argocd.application import APPLICATIONS
 from kargo_py.controllers.promotion import PromotionController
 from kargo_py.controllers.stage import StageController
+from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.world import COMPONENT, NAMESPACES, Responsibility, World
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.kube.cache import Cache
@@ -105,7 +106,7 @@ def assemble(client: RestClient, argocd_client: RestClient, instance: str, optio
     return Assembly(
         world,
         [world.stages, world.promotions, world.freights, argocd.applications],
-        [PromotionController(world).controller(), StageController(world).controller()],
+        [PromotionController(world).controller(), StageController(world).controller(), Sweeper(world).controller()],
         recorders,
         servers,
     )

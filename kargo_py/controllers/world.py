@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Generic, TypeVar
 
@@ -215,7 +215,8 @@ class World:
     """Everything a controller needs.
 
     ``client`` and ``recorder`` are for Kargo's resources; Argo CD may live on another API server, and
-    ``argocd_recorder`` is for Events there (None: it is the same).
+    ``argocd_recorder`` is for Events there (None: it is the same). ``abort_patience`` is how long what an abort or a
+    time-out stops is waited for.
     """
 
     instance: str
@@ -227,6 +228,7 @@ class World:
     responsibility: Responsibility = Responsibility()
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     argocd_recorder: EventRecorder | None = None
+    abort_patience: timedelta = timedelta(minutes=10)
     unreadable_applications: int = field(default=0, init=False)
     promotions: Cache[JsonObject] = field(init=False)
     stages: Cache[JsonObject] = field(init=False)

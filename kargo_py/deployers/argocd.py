@@ -10,37 +10,76 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from tenacity import wait_random_exponential
 
 from kargo_py.api.names import Actor, AuthorizedStageError, authorized_stages
 from kargo_py.api.stage import HealthState, worst
 from kargo_py.api.stamp import Stamp
-from kargo_py.argocd.application import APPLICATIONS, Application, ApplicationCodec, OperationState, describe
+from kargo_py.argocd.application import (
+    APPLICATIONS,
+    KARGO_MARK,
+    Application,
+    ApplicationCodec,
+    JsonObject,
+    OperationState,
+    describe,
+    initiator,
+    mark_of,
+)
 from kargo_py.argocd.health import Verdict, assess_application, fingerprint
-from kargo_py.argocd.operation import Decision, Intent, Verb, Waiting, controllable, decide_operation
+from kargo_py.argocd.operation import (
+    Decision,
+    Intent,
+    Knowledge,
+    Verb,
+    Waiting,
+    controllable,
+    decide_operation,
+    operation_aspect,
+)
 from kargo_py.argocd.revisions import resolved
 from kargo_py.argocd.sources import SourceEdit, SourceUpdate, SourceUpdateError, edit_sources
-from kargo_py.argocd.start import Initiator, start_patch
+from kargo_py.argocd.start import Initiator, revert_patch, start_patch
+from kargo_py.argocd.stop import Patch, nudge_patch, terminate_patch
 from kargo_py.deployers.base import Before, HealthVerdict, Observation, Record, TargetState
+from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.cache import Cache
-from kargo_py.kube.client import Client
+from kargo_py.kube.client import Client, PatchType
 from kargo_py.kube.codec import encode
-from kargo_py.kube.errors import Conflict, NotFound, OutcomeUnknown
+from kargo_py.kube.errors import Conflict, Invalid, KubeError, NotFound, OutcomeUnknown
 from kargo_py.kube.resources import Key
 from kargo_py.kube.writes import guarded_patch, uninterrupted
 
 KIND = "argocd"
-_STARTS_AT_ONCE = 5
+_AT_ONCE = 5
+_AFTER_CONFLICT = wait_random_exponential(multiplier=0.02, max=0.5)
+
+TERMINATE_AGAIN = 1.0
+"""Seconds between two requests to terminate the same operation."""
 
 _STATES = {
     Verb.SUCCEEDED: TargetState.SUCCEEDED,
     Verb.FAILED: TargetState.FAILED,
+    Verb.STOPPED: TargetState.STOPPED,
+    Verb.MISMATCHED: TargetState.WRONG_REVISION,
     Verb.SUPERSEDED: TargetState.SUPERSEDED,
     Verb.LOST: TargetState.LOST,
     Verb.REFUSED: TargetState.REFUSED,
+    Verb.NOT_STARTED: TargetState.NOT_STARTED,
 }
+
+
+@dataclass(slots=True)
+class _Standing:
+    """What an operation looks like, since when by our own clock, and how often Argo CD was nudged since."""
+
+    aspect: object
+    since: float
+    nudges: int = 0
 
 
 class TargetError(ValueError):
@@ -54,6 +93,7 @@ class UpdateRequest:
     key: Key
     stage: str
     updates: Sequence[SourceUpdate] = ()
+    accept_newer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +121,8 @@ class ArgoCD:
         self._waited_for: set[str] = set()
         self._never_issued: set[str] = set()
         self._unchanged_since: dict[Key, float] = {}
+        self._standing: dict[str, _Standing] = {}
+        self._terminated_at: dict[str, float] = {}
         self.applications.witness(self._latch)
         self.applications.subscribe(self._note)
 
@@ -89,8 +131,8 @@ class ArgoCD:
     def _latch(self, app: Application) -> None:
         """Keep an ending that is waited for, before a queue or a newer state can hide it."""
         state = app.status.operation_state
-        if state is not None and state.completed and (stamp := state.stamp) is not None and stamp in self._waited_for:
-            self._latched.setdefault(stamp, state)
+        if state is not None and state.completed and (mark := state.mark) is not None and mark in self._waited_for:
+            self._latched.setdefault(mark, state)
 
     def _note(self, old: Application | None, new: Application | None) -> None:
         """Remember since when a verdict has stood."""
@@ -109,6 +151,8 @@ class ArgoCD:
         self._waited_for.discard(stamp)
         self._never_issued.discard(stamp)
         self._latched.pop(stamp, None)
+        self._standing.pop(stamp, None)
+        self._terminated_at.pop(stamp, None)
 
     # -- before the start -----------------------------------------------------------------------------------------
 
@@ -140,11 +184,18 @@ class ArgoCD:
         _check_owner(app, edit)
         return app, edit
 
-    async def intend(self, request: UpdateRequest, step: str, stamp: Stamp) -> Record:
-        """The intent to record before the attempt *stamp* is started; raises TargetError."""
+    async def intend(self, request: UpdateRequest, stamp: Stamp, origin: Origin) -> Record:
+        """The intent to record before the attempt *stamp* is started; raises TargetError.
+
+        The first attempt may turn out to be under way: a real Kargo that had the Promotion before us has started it.
+        Then that one is recorded as attempt 0, and no other is started while it can still succeed.
+        """
         app, edit = await self.prepare(request)
+        mark = f"{KARGO_MARK}{origin.promotion}"
+        if stamp.attempt == 1 and (theirs := _operation_of(app, mark)) is not None:
+            return _record(app, edit, stamp.step, 0, mark, initiator(theirs))
         self._never_issued.add(str(stamp))
-        return _intent(app, edit, step, stamp.attempt, str(stamp))
+        return _record(app, edit, stamp.step, stamp.attempt, str(stamp), origin.initiator.username)
 
     async def outdated(self, record: Record, request: UpdateRequest) -> Record | None:
         """The intent as it would be recorded now, if what is on record is not true of the start any more.
@@ -156,76 +207,233 @@ class ArgoCD:
         if app is None:
             return None
         moved = (app.metadata.annotations.stamp or "") != record.seen_stamp
-        if not (self.observe(record).start or (moved and record.stamp in self._never_issued)):
+        if not (self._decide(record, request).verb is Verb.START or (moved and record.stamp in self._never_issued)):
             return None
         app, edit = await self.prepare(request)
-        now = _intent(app, edit, record.step, record.attempt, record.stamp)
-        known = (record.uid, record.desired, record.before, record.seen_stamp)
-        return now if (now.uid, now.desired, now.before, now.seen_stamp) != known else None
+        now = _record(app, edit, record.step, record.attempt, record.stamp, record.initiator)
+        return now if _rests_on(now) != _rests_on(record) else None
 
-    # -- the start ------------------------------------------------------------------------------------------------
+    # -- the start, and what else it takes to get to an end ---------------------------------------------------------
 
-    async def start(self, record: Record, request: UpdateRequest, origin: Origin) -> Observation:
-        """Start the attempt that *record* names, if it has left no trace and nothing holds the Application.
+    async def pursue(self, record: Record, request: UpdateRequest, origin: Origin) -> Observation:
+        """Do what brings the attempt that *record* names nearer to its end: start it, or wake or mend Argo CD.
 
-        Guarded by the version decided on: after a conflict the Application is read live and all is decided again; if
-        the record is not true of what would be started then, nothing is, and the answer still says ``start``. Returns
-        how the attempt stands. Raises TargetError, or KubeError (the record stands; the caller comes back).
+        A start is made only if the attempt has left no trace and nothing holds the Application, and is guarded by the
+        version decided on: after a conflict the Application is read live and all is decided again. If the record is not
+        true of what would be started then, nothing is, and the answer still says ``start``. Returns how the attempt
+        stands. Raises TargetError, or KubeError (the record stands; the caller comes back).
         """
-        refused: Conflict | NotFound | None = None
-        for _ in range(_STARTS_AT_ONCE):
-            await self.applications.read(record.key)
-            observation = self.observe(record)
-            if not observation.start or await self.outdated(record, request) is not None:
-                return observation
-            app, edit = await self.prepare(request)
-            self._never_issued.discard(record.stamp)
+        refused: KubeError | None = None
+        issued = False
+        for attempt in range(_AT_ONCE):
+            await self._spread(attempt)
+            app = await self.applications.read(record.key)
+            decision = self._decide(record, request)
             try:
-                await self._write_start(app, record, origin, edit)
+                match decision.verb:
+                    case Verb.START:
+                        if await self.outdated(record, request) is not None:
+                            return self._observation(record, decision)
+                        app, edit = await self.prepare(request)
+                        await self._start(app, record, request.stage, origin, edit)
+                        issued = True
+                    case Verb.NUDGE if app is not None:
+                        await self._nudge(app, record.stamp)
+                    case Verb.TERMINATE if app is not None:
+                        await self._terminate(app, record.stamp)
+                    case _:
+                        return self._observation(record, decision, issued=issued)
             except (Conflict, NotFound) as error:
+                refused = self._held_back(record.key, error)
+        raise refused or _undecided(record)
+
+    async def stop(self, record: Record) -> Observation:
+        """Do what ends the attempt that *record* names, without ever starting it; called again until it has ended.
+
+        Returns how it stands: final once it has ended, or can never begin. Raises KubeError (the caller comes back).
+        """
+        fenced = False
+        refused: KubeError | None = None
+        for attempt in range(_AT_ONCE):
+            await self._spread(attempt)
+            app = await self.applications.read(record.key)
+            decision = self._decide(record, stopping=True, fenced=fenced)
+            try:
+                match decision.verb:
+                    case Verb.TERMINATE if app is not None:
+                        if (pause := self._too_soon(record.stamp)) > 0:
+                            return self._observation(record, decision, look_after=pause)
+                        await self._terminate(app, record.stamp)
+                    case Verb.NUDGE if app is not None:
+                        await self._nudge(app, record.stamp)
+                    case Verb.FENCE if app is not None:
+                        await self._patch(app.key, nudge_patch(app))
+                        fenced = True
+                    case _:
+                        return self._observation(record, decision)
+            except (Conflict, NotFound) as error:
+                refused = self._held_back(record.key, error)
+        raise refused or _undecided(record)
+
+    async def revert(self, record: Record, request: UpdateRequest) -> str:
+        """Put back the fields that the start of *record* changed, where they are still as it left them.
+
+        Returns what was done, for the record. Raises KubeError.
+        """
+        refused: KubeError | None = None
+        for attempt in range(_AT_ONCE):
+            await self._spread(attempt)
+            app = await self.applications.read(record.key)
+            if app is None or app.metadata.uid != record.uid:
+                return "the Application is gone"
+            try:
+                changed = edit_sources(app.spec, request.updates).before
+            except SourceUpdateError as error:
+                return f"nothing was put back: the Application {error}"
+            ours = [field for field in record.before if field.pointer not in changed]
+            kept = [field.pointer for field in record.before if field.pointer in changed]
+            said = f"left as somebody else changed them: {', '.join(kept)}" if kept else ""
+            if not ours:
+                return said
+            try:
+                await self._patch(app.key, revert_patch(app, [(field.pointer, field.value) for field in ours]))
+            except (Conflict, NotFound) as error:
+                refused = self._held_back(record.key, error)
+            else:
+                back = f"put back: {', '.join(field.pointer for field in ours)}"
+                return f"{back}; {said}" if said else back
+        raise refused or _undecided(record)
+
+    async def _start(self, app: Application, record: Record, stage: str, origin: Origin, edit: SourceEdit) -> None:
+        patch = start_patch(
+            app,
+            stamp=record.stamp,
+            promotion=origin.promotion,
+            stage=stage,
+            initiator=origin.initiator,
+            edit=edit,
+        )
+        first = record.stamp in self._never_issued
+        self._never_issued.discard(record.stamp)
+        try:
+            answer = await uninterrupted(
+                guarded_patch(
+                    self._client,
+                    APPLICATIONS,
+                    app.key,
+                    encode(patch),
+                    codec=self._codec,
+                    landed=lambda found: found.metadata.annotations.stamp == record.stamp,
+                )
+            )
+        except (Conflict, NotFound):
+            if first:
                 # Certainly not carried out, so this process knows again that the attempt never was.
                 self._never_issued.add(record.stamp)
-                self.applications.mark_dirty(record.key)
-                refused = error
-            except OutcomeUnknown:
-                self.applications.mark_dirty(record.key)
-                raise
-            else:
-                return self.observe(record)
-        assert refused is not None  # noqa: S101 - the loop runs at least once
-        raise refused
-
-    async def _write_start(self, app: Application, record: Record, origin: Origin, edit: SourceEdit) -> None:
-        patch = start_patch(app, stamp=record.stamp, promotion=origin.promotion, initiator=origin.initiator, edit=edit)
-        answer = await uninterrupted(
-            guarded_patch(
-                self._client,
-                APPLICATIONS,
-                app.key,
-                encode(patch),
-                codec=self._codec,
-                landed=lambda found: found.metadata.annotations.stamp == record.stamp,
-            )
-        )
+            raise
+        except OutcomeUnknown:
+            self.applications.mark_dirty(record.key)
+            raise
         self.applications.observe(answer)
 
-    # -- after the start ------------------------------------------------------------------------------------------
+    async def _terminate(self, app: Application, mark: str) -> None:
+        """Ask for the end once; that it was accepted proves nothing, so an unknown outcome does not matter either."""
+        patch = terminate_patch(app, mark, _rfc3339_now())
+        self._terminated_at[mark] = asyncio.get_running_loop().time()
+        await self._patch(app.key, patch)
 
-    def observe(self, record: Record) -> Observation:
+    async def _nudge(self, app: Application, mark: str) -> None:
+        await self._patch(app.key, nudge_patch(app))
+        if (standing := self._standing.get(mark)) is not None:
+            standing.nudges += 1
+
+    async def _patch(self, key: Key, patch: Patch) -> None:
+        try:
+            answer = await uninterrupted(
+                self._client.patch(APPLICATIONS, key, encode(patch.body), codec=self._codec, patch_type=patch.type)
+            )
+        except OutcomeUnknown:
+            self.applications.mark_dirty(key)
+            raise
+        except Invalid as error:
+            if patch.type is not PatchType.JSON:
+                raise
+            # So the server says that a test in the patch did not hold.
+            raise Conflict(error.code, error.reason, error.message) from error
+        self.applications.observe(answer)
+
+    def _too_soon(self, mark: str) -> float:
+        """Seconds until the operation may be asked to terminate again."""
+        last = self._terminated_at.get(mark)
+        return 0.0 if last is None else last + TERMINATE_AGAIN - asyncio.get_running_loop().time()
+
+    def _held_back(self, key: Key, error: KubeError) -> KubeError:
+        self.applications.mark_dirty(key)
+        return error
+
+    @staticmethod
+    async def _spread(attempt: int) -> None:
+        """Let others go first, the more often we were held back."""
+        if attempt:
+            await asyncio.sleep(pause_before(attempt, _AFTER_CONFLICT))
+
+    # -- how it stands --------------------------------------------------------------------------------------------
+
+    def observe(self, record: Record, request: UpdateRequest | None = None) -> Observation:
         """How the attempt stands, from the cache."""
-        intent = Intent(record.key, record.uid, record.stamp, record.desired, record.seen_stamp)
-        decision = decide_operation(
-            self.applications.get(record.key),
-            intent,
+        return self._observation(record, self._decide(record, request))
+
+    def _decide(
+        self, record: Record, request: UpdateRequest | None = None, *, stopping: bool = False, fenced: bool = False
+    ) -> Decision:
+        app = self.applications.get(record.key)
+        standing = self._standing_since(record.stamp, app)
+        intent = Intent(
+            record.key,
+            record.uid,
+            record.stamp,
+            record.desired,
+            record.seen_stamp,
+            record.history_id,
+            record.initiator,
+            adopted=record.attempt == 0,
+            accept_newer=request is not None and request.accept_newer,
+        )
+        known = Knowledge(
             self._latched.get(record.stamp),
             never_issued=record.stamp in self._never_issued,
+            fenced=fenced,
+            stopping=stopping,
+            unchanged=asyncio.get_running_loop().time() - standing.since,
+            nudges=standing.nudges,
         )
+        return decide_operation(app, intent, known)
+
+    def _observation(
+        self, record: Record, decision: Decision, *, look_after: float | None = None, issued: bool = False
+    ) -> Observation:
+        """*record* with what *decision* found out."""
         return Observation(
             _updated(record, decision),
             decision.message,
             start=decision.verb is Verb.START,
             notable=decision.waiting not in {None, Waiting.RUNNING, Waiting.PICK_UP},
+            held=decision.waiting is Waiting.FOREIGN,
+            look_after=look_after if look_after is not None else decision.look_after,
+            repeatable=decision.repeatable,
+            present=_traces(self.applications.get(record.key), record.stamp),
+            issued=issued,
         )
+
+    def _standing_since(self, mark: str, app: Application | None) -> _Standing:
+        """Since when the operation of *app* has been as it is; kept for what is waited for only."""
+        aspect = operation_aspect(app) if app is not None else None
+        standing = self._standing.get(mark)
+        if standing is None or standing.aspect != aspect:
+            standing = _Standing(aspect, asyncio.get_running_loop().time())
+            if mark in self._waited_for:
+                self._standing[mark] = standing
+        return standing
 
     # -- health ---------------------------------------------------------------------------------------------------
 
@@ -258,7 +466,7 @@ class ArgoCD:
         return assess_application(self.applications.get(key), key, desired, now - self._unchanged_since.get(key, now))
 
 
-def _intent(app: Application, edit: SourceEdit, step: str, attempt: int, stamp: str) -> Record:
+def _record(app: Application, edit: SourceEdit, step: str, attempt: int, mark: str, initiator_name: str) -> Record:
     return Record(
         kind=KIND,
         namespace=app.metadata.namespace,
@@ -266,13 +474,36 @@ def _intent(app: Application, edit: SourceEdit, step: str, attempt: int, stamp: 
         uid=app.metadata.uid,
         step=step,
         attempt=attempt,
-        stamp=stamp,
+        stamp=mark,
         resource_version=app.metadata.resource_version,
         history_id=app.history_id,
         desired=edit.desired if any(edit.desired) else (),
-        before=tuple(Before(pointer, value) for pointer, value in sorted(edit.before.items())),
+        before=tuple(Before(pointer, value) for pointer, value in sorted(edit.before.items())) if attempt else (),
         seen_stamp=app.metadata.annotations.stamp or "",
+        initiator=initiator_name,
     )
+
+
+def orphan_record(app: Application, stamp: Stamp) -> Record:
+    """A record of the attempt *stamp*, which *app* has under way and whose own record is gone."""
+    return _record(app, SourceEdit(()), stamp.step, stamp.attempt, str(stamp), "")
+
+
+def _rests_on(record: Record) -> object:
+    """What must be as recorded when the start is made."""
+    return (record.uid, record.desired, record.before, record.seen_stamp, record.history_id)
+
+
+def _traces(app: Application | None, mark: str) -> bool:
+    """True if *app* shows that the attempt *mark* was started."""
+    return app is not None and (app.metadata.annotations.stamp == mark or _operation_of(app, mark) is not None)
+
+
+def _operation_of(app: Application, mark: str) -> JsonObject | None:
+    """The operation *mark* if *app* has it, requested, under way or complete."""
+    state = app.status.operation_state
+    found = (app.operation, state.operation if state is not None else None)
+    return next((operation for operation in found if mark_of(operation) == mark), None)
 
 
 def check_config(records: Sequence[Record]) -> dict[str, Any]:
@@ -335,10 +566,9 @@ def _check_owner(app: Application, edit: SourceEdit) -> None:
 
 
 def _updated(record: Record, decision: Decision) -> Record:
-    """*record* with what *decision* found out; unchanged while the attempt waits."""
     state = _STATES.get(decision.verb)
     if state is None:
-        running = decision.waiting in {Waiting.RUNNING, Waiting.HELD_UP}
+        running = decision.waiting in {Waiting.RUNNING, Waiting.HELD_UP, Waiting.STOPPING}
         return msgspec.structs.replace(record, state=TargetState.RUNNING if running else TargetState.PENDING)
     return msgspec.structs.replace(
         record,
@@ -348,3 +578,12 @@ def _updated(record: Record, decision: Decision) -> Record:
         started_at=decision.started_at,
         finished_at=decision.finished_at,
     )
+
+
+def _undecided(record: Record) -> KubeError:
+    return KubeError(f"{describe(record.key)} changes faster than it can be decided about; it is looked at again")
+
+
+def _rfc3339_now() -> str:
+    """For a required field of Argo CD's; nothing of ours reads it back."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

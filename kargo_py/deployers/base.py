@@ -21,15 +21,24 @@ JsonObject: TypeAlias = dict[str, Any]
 
 
 class TargetState(Enum):
-    """How one target stands; the last five are final."""
+    """How one attempt on a target stands; all but the first two are final.
+
+    *Superseded*: other work took its place. *WrongRevision*: it succeeded with another revision than the desired one.
+    *Stopped*: it was terminated on our demand. *NotStarted*: it was called off before it was started. *Detached*: it
+    was left running.
+    """
 
     PENDING = "Pending"
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     SUPERSEDED = "Superseded"
+    WRONG_REVISION = "WrongRevision"
     LOST = "Lost"
     REFUSED = "Refused"
+    STOPPED = "Stopped"
+    NOT_STARTED = "NotStarted"
+    DETACHED = "Detached"
 
     @property
     def final(self) -> bool:
@@ -52,7 +61,9 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     ``resource_version`` and ``history_id`` are those of the version decided on, ``seen_stamp`` is the stamp annotation
     it carried: as long as the Application still carries that one, ours was never carried out. ``desired`` has a
-    revision per source ("" = any).
+    revision per source ("" = any). ``initiator`` is the user who appears as the one who started it. ``free_since`` is
+    when the target became free for us, if it was held by somebody else's work before. An attempt 0 was started by a
+    real Kargo and taken over.
     """
 
     kind: str
@@ -67,6 +78,8 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     desired: tuple[str, ...] = ()
     before: tuple[Before, ...] = ()
     seen_stamp: str = ""
+    initiator: str = ""
+    free_since: str | None = None
     state: TargetState = TargetState.PENDING
     message: str = ""
     revisions: tuple[str, ...] = ()
@@ -118,9 +131,13 @@ class RecordError(ValueError):
 def read_records(stored: Any) -> tuple[Record, ...]:
     """The records that stand in ``status.state``; raises RecordError naming the field that is wrong."""
     try:
-        return msgspec.convert(stored if stored is not None else [], tuple[Record, ...])
-    except msgspec.ValidationError as error:
+        records = msgspec.convert(stored if stored is not None else [], tuple[Record, ...])
+        for record in records:
+            if record.free_since is not None:
+                Time(record.free_since)
+    except ValueError as error:
         raise RecordError(f"the recorded operations cannot be read back: {error}") from error
+    return records
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +145,20 @@ class Observation:
     """How an attempt stands, from the cache.
 
     ``start`` is True when the attempt has left no trace and may be started now. ``notable`` marks a wait the user
-    should be told about: the sync is not simply running.
+    should be told about: the sync is not simply running. ``held``: somebody else's work has the target. ``look_after``:
+    seconds after which time alone may change how it stands. ``repeatable``: a new attempt may follow this end.
+    ``present``: its start was carried out, or may have been. ``issued``: it was, just now.
     """
 
     record: Record
     message: str
     start: bool = False
     notable: bool = False
+    held: bool = False
+    look_after: float | None = None
+    repeatable: bool = False
+    present: bool = False
+    issued: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ worst step decides. Everything here takes and returns a :class:`~kargo_py.api.pr
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from kargo_py.api.abort import ABORT_KEY, Abort
 from kargo_py.api.freight import FreightReference
 from kargo_py.api.promotion import (
     FreightCollection,
@@ -67,7 +69,7 @@ def alias_fault(steps: Sequence[PromotionStep]) -> str | None:
     seen: dict[str, int] = {}
     for index, step in enumerate(steps):
         alias = step.alias(index)
-        if alias == STATE_KEY:
+        if alias in {STATE_KEY, ABORT_KEY}:
             return f"spec.steps[{index}].as: {alias!r} is reserved; choose another alias"
         if alias in seen:
             return f"spec.steps[{index}] has the alias {alias!r} of spec.steps[{seen[alias]}]; give it another one (as)"
@@ -147,6 +149,31 @@ def fail(promotion: Promotion, phase: PromotionPhase, message: str, now: datetim
         ended = metadata[-1].replace(status=StepStatus.ERRORED, finished_at=Time.of(now), message=message)
         status = status.replace(step_execution_metadata=[*metadata[:-1], ended])
     return promotion.replace(status=status.replace(phase=phase, message=message, finished_at=Time.of(now)))
+
+
+def latch_abort(status: PromotionStatus, abort: Abort, now: datetime) -> PromotionStatus:
+    """*status* with the request to abort kept in it, and told."""
+    kept = dataclasses.replace(abort, since=abort.since or Time.of(now))
+    state = dict(status.state) if isinstance(status.state, dict) else {}
+    status = status.replace(state={**state, ABORT_KEY: kept.wire()})
+    metadata = status.step_execution_metadata
+    if metadata and metadata[-1].status == StepStatus.RUNNING:
+        status = with_message(status, f"aborting, as {abort.by} asked")
+    return status
+
+
+def abort(promotion: Promotion, asked: Abort, outcome: Finished, now: datetime) -> Promotion:
+    """End the Promotion as Aborted; *outcome* says how what it had under way has ended."""
+    status = promotion.status
+    metadata = status.step_execution_metadata
+    if metadata and metadata[-1].status == StepStatus.RUNNING:
+        ended = metadata[-1].replace(status=StepStatus.ABORTED, finished_at=Time.of(now), message=outcome.message)
+        status = with_records(status, metadata[-1].alias, outcome.records)
+        status = status.replace(step_execution_metadata=[*metadata[:-1], ended])
+    message = f"Promotion terminated by {asked.by}" + (f": {outcome.message}" if outcome.message else "")
+    return promotion.replace(
+        status=status.replace(phase=PromotionPhase.ABORTED, message=message, finished_at=Time.of(now))
+    )
 
 
 def _end_step(status: PromotionStatus, current: CurrentStep, outcome: Finished, now: datetime) -> PromotionStatus:

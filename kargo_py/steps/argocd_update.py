@@ -6,24 +6,36 @@ contradict each other are refused. All Applications are checked before any is st
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Self
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Literal, Self
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from tenacity import wait_exponential, wait_random
 
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
-from kargo_py.api.stamp import StampError, make_stamp
-from kargo_py.api.types import wire_name
+from kargo_py.api.stamp import Stamp, StampError, make_stamp
+from kargo_py.api.types import Duration, Time, wire_name
 from kargo_py.argocd.application import describe
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
 from kargo_py.deployers.argocd import ArgoCD, Origin, TargetError, UpdateRequest, check_config
 from kargo_py.deployers.base import Observation, Record, TargetState
+from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.errors import Forbidden, Invalid, KubeError
 from kargo_py.kube.resources import Key
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting
 
 USES = "argocd-update"
 
+ATTEMPTS = 3
+"""How often an attempt that other work has undone is made, at most."""
+
+_BETWEEN_ATTEMPTS = wait_exponential(multiplier=5, exp_base=3, max=60) + wait_random(0, 2)
+_PROMPT = timedelta(seconds=10)
 _ALL_MESSAGES = 64 * 1024
 _LEAST_MESSAGE = 200
 _SHOWN = 3
@@ -108,21 +120,31 @@ class AppConfig(_Config):
     name: NonEmpty
     namespace: str = ""
     sources: Sequence[SourceConfig] = ()
+    accept_newer: bool = False
 
 
 class ArgoCDUpdateConfig(_Config):
     """The configuration of the step."""
 
     apps: Annotated[Sequence[AppConfig], Field(min_length=1)]
+    on_abort: Literal["keep", "revert"] = "keep"
+    on_timeout: Literal["detach", "terminate"] = "detach"
 
 
 def requests(config: ArgoCDUpdateConfig, stage: str, default_namespace: str) -> list[UpdateRequest]:
     """What to ask of each Application, one entry each, in the order they are first named."""
-    merged: dict[Key, list[SourceUpdate]] = {}
+    merged: dict[Key, list[AppConfig]] = {}
     for app in config.apps:
-        key = Key(app.namespace or default_namespace, app.name)
-        merged.setdefault(key, []).extend(source.update() for source in app.sources)
-    return [UpdateRequest(key, stage, updates) for key, updates in merged.items()]
+        merged.setdefault(Key(app.namespace or default_namespace, app.name), []).append(app)
+    return [
+        UpdateRequest(
+            key,
+            stage,
+            [source.update() for entry in entries for source in entry.sources],
+            accept_newer=any(entry.accept_newer for entry in entries),
+        )
+        for key, entries in merged.items()
+    ]
 
 
 def read_config(config: object) -> ArgoCDUpdateConfig:
@@ -138,69 +160,248 @@ def _where(location: Sequence[int | str]) -> str:
     return "config" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """How one target stands: all attempts on it, the last one being the one that counts.
+
+    ``intends``: the last one is new and must be written before anything else is done. ``wait``: it has not ended, and
+    ``error`` says what kept us from bringing it further.
+    """
+
+    attempts: Sequence[Record]
+    intends: bool = False
+    wait: Observation | None = None
+    error: KubeError | None = None
+
+
 class ArgoCDUpdate:
     """Runs the step."""
 
+    default_timeout = timedelta(minutes=5)
+
     def __init__(self, argocd: ArgoCD) -> None:
         self._argocd = argocd
+        self._held: set[str] = set()
+        self._repeat_at: dict[str, float] = {}
+
+    # -- towards success ------------------------------------------------------------------------------------------
 
     async def run(self, context: StepContext) -> StepOutcome:
         """Record the intents, start what may be started, and see how far it got."""
         try:
-            wanted = requests(read_config(context.config), context.stage_key, self._argocd.default_namespace)
+            config = read_config(context.config)
         except ValueError as error:
             return Finished(StepStatus.FAILED, f"invalid configuration: {error}")
+        wanted = requests(config, context.stage_key, self._argocd.default_namespace)
         if not context.records:
             return await self._intend(context, wanted)
-        return await self._go_on(context, wanted)
+        return await self._go_on(context, config, {request.key: request for request in wanted})
 
     async def _intend(self, context: StepContext, wanted: Sequence[UpdateRequest]) -> StepOutcome:
         """Check all Applications before any is touched, and say what is going to be done to each."""
         try:
-            stamp = make_stamp(
-                context.instance, context.project, context.promotion, context.promotion_uid, context.alias, 1
-            )
-            return Intend([await self._argocd.intend(request, context.alias, stamp) for request in wanted])
+            stamp, origin = _stamp(context, 1), _origin(context)
+            return Intend([await self._argocd.intend(request, stamp, origin) for request in wanted])
         except (TargetError, StampError) as error:
             return Finished(StepStatus.ERRORED, str(error))
 
-    async def _go_on(self, context: StepContext, wanted: Sequence[UpdateRequest]) -> StepOutcome:
-        """Start what may be started, look at the rest; intents that are not true any more are recorded anew first."""
-        by_key = {request.key: request for request in wanted}
-        origin = Origin(context.promotion, context.actor)
+    async def _go_on(
+        self, context: StepContext, config: ArgoCDUpdateConfig, wanted: Mapping[Key, UpdateRequest]
+    ) -> StepOutcome:
+        """Bring each target further; each stands alone, whatever becomes of the others."""
+        looks = [await self._look(context, wanted, attempts) for attempts in _by_target(context.records)]
+        records = [record for look in looks for record in look.attempts]
+        records = [_bounded(record, len(records)) for record in records]
+        waits = [look.wait for look in looks if look.wait is not None]
+        if any(look.intends for look in looks):
+            return Intend(records)
+        if not waits:
+            return _finish(records)
+        left = [_time_left(context, look) for look in looks if look.wait is not None]
+        if (
+            least := min((seconds for seconds in left if seconds is not None), default=None)
+        ) is not None and least <= 0:
+            return await self._time_out(context, config, records, waits, -least)
+        if (error := next((look.error for look in looks if look.error is not None), None)) is not None:
+            raise error
+        again = [*left, *(wait.look_after for wait in waits)]
+        return Waiting(
+            _joined([wait.message for wait in waits]),
+            records,
+            any(wait.notable for wait in waits),
+            min((seconds for seconds in again if seconds is not None), default=None),
+        )
+
+    async def _look(
+        self, context: StepContext, wanted: Mapping[Key, UpdateRequest], attempts: Sequence[Record]
+    ) -> _Look:
+        *past, record = attempts
+        try:
+            request = _request(wanted, record)
+            if record.state is TargetState.WRONG_REVISION:
+                return await self._repeat(context, request, attempts)
+            if record.state.final:
+                return _Look(attempts)
+            fresh = await self._argocd.outdated(record, request)
+            if fresh is None:
+                seen = await self._argocd.pursue(record, request, _origin(context))
+                fresh = await self._argocd.outdated(record, request) if seen.start else None
+            if fresh is not None:
+                return _Look([*past, fresh], intends=True)
+            if seen.repeatable:
+                return await self._repeat(context, request, [*past, seen.record])
+        except (TargetError, StampError, Invalid, Forbidden) as error:
+            return _Look([*past, record.ended(TargetState.REFUSED, str(error))])
+        except KubeError as error:
+            return _Look(attempts, wait=Observation(record, str(error), present=True), error=error)
+        record = self._with_time_of_its_own(context, seen)
+        return _Look([*past, record], wait=None if record.state.final else seen)
+
+    async def _repeat(self, context: StepContext, request: UpdateRequest, attempts: Sequence[Record]) -> _Look:
+        """Make a new attempt after one that other work has undone; not at once, and not for ever."""
+        *past, last = attempts
+        count = sum(record.state is last.state for record in attempts)
+        known = any(record.stamp == last.stamp and record.state.final for record in context.records)
+        if count >= ATTEMPTS:
+            return _Look(attempts if known else [*past, last.ended(last.state, f"{last.message}, {count} times")])
+        if last.state is TargetState.WRONG_REVISION:
+            now = asyncio.get_running_loop().time()
+            due = self._repeat_at.setdefault(last.stamp, now + pause_before(count, _BETWEEN_ATTEMPTS))
+            if now < due:
+                message = f"{last.message}; trying again"
+                return _Look(attempts, wait=Observation(last, message, notable=True, look_after=due - now))
+            del self._repeat_at[last.stamp]
+        stamp = _stamp(context, max(record.attempt for record in attempts) + 1)
+        return _Look([*attempts, await self._argocd.intend(request, stamp, _origin(context))], intends=True)
+
+    def _with_time_of_its_own(self, context: StepContext, seen: Observation) -> Record:
+        """The record of *seen*, whose time begins when it could run: not while others held the Application."""
+        record = seen.record
+        if seen.held:
+            self._held.add(record.stamp)
+            return record
+        was_held = record.stamp in self._held
+        self._held.discard(record.stamp)
+        late = seen.issued and record.free_since is None and context.now - context.started_at > _PROMPT
+        return msgspec.structs.replace(record, free_since=Time.of(context.now)) if was_held or late else record
+
+    # -- towards an end -------------------------------------------------------------------------------------------
+
+    async def _time_out(
+        self,
+        context: StepContext,
+        config: ArgoCDUpdateConfig,
+        records: Sequence[Record],
+        waits: Sequence[Observation],
+        since: float,
+    ) -> Waiting | Finished:
+        """The step has had its time, *since* so many seconds."""
+        why = f"timed out after {Duration.of(context.timeout.total_seconds())}" if context.timeout else "timed out"
+        if config.on_timeout == "terminate":
+            again = dataclasses.replace(context, records=records)
+            outcome = await self.stop(again, give_up=since >= context.patience.total_seconds())
+            if isinstance(outcome, Waiting):
+                return dataclasses.replace(outcome, message=f"{why}; {outcome.message}")
+            return dataclasses.replace(outcome, status=StepStatus.FAILED, message=f"{why}; {outcome.message}")
+        present = {wait.record.stamp: wait.present for wait in waits}
+        ended = [_left(record, present[record.stamp]) if record.stamp in present else record for record in records]
+        said = [record.message for record in ended if record.stamp in present]
+        return Finished(StepStatus.FAILED, f"{why}; {_joined(said)}", records=ended)
+
+    async def stop(self, context: StepContext, *, give_up: bool) -> Waiting | Finished:
+        """Terminate what runs, let nothing begin, and put the spec back if the step asks for that."""
         records: list[Record] = []
         waits: list[Observation] = []
-        renewed = False
         failure: KubeError | None = None
         for record in context.records:
-            observation = Observation(record, record.message)
-            if not record.state.final:
-                try:
-                    request = _request(by_key, record)
-                    fresh = await self._argocd.outdated(record, request)
-                    if fresh is None:
-                        observation = await self._argocd.start(record, request, origin)
-                        fresh = await self._argocd.outdated(record, request) if observation.start else None
-                    if fresh is not None:
-                        renewed = True
-                        records.append(fresh)
-                        continue
-                except (TargetError, Invalid, Forbidden) as error:
-                    refused = record.ended(TargetState.REFUSED, str(error))
-                    observation = Observation(refused, refused.message)
-                except KubeError as error:
-                    # Each start stands alone: the others are started and looked at before this is raised.
-                    failure = failure or error
-                if not observation.record.state.final:
-                    waits.append(observation)
-            records.append(_bounded(observation.record, len(context.records)))
-        if renewed:
-            return Intend(records)
-        if failure is not None:
+            if record.state.final:
+                records.append(record)
+                continue
+            try:
+                seen = await self._argocd.stop(record)
+            except KubeError as error:
+                # Each stands alone: the others are stopped before this is raised.
+                failure = failure or error
+                seen = Observation(record, str(error), present=True)
+            if seen.record.state.final:
+                records.append(seen.record)
+            elif give_up:
+                records.append(_left(seen.record, seen.present, seen.message))
+            else:
+                records.append(record)
+                waits.append(seen)
+        if failure is not None and not give_up:
             raise failure
         if waits:
-            return Waiting(_joined([w.message for w in waits]), records, any(w.notable for w in waits))
-        return _finish(records)
+            again = min((wait.look_after for wait in waits if wait.look_after is not None), default=None)
+            return Waiting(_joined([wait.message for wait in waits]), records, notable=True, look_after=again)
+        said = [record.message for record in _latest(records)]
+        said += await self._taken_back(context, _latest(records), give_up=give_up)
+        return Finished(StepStatus.ABORTED, _joined(said), records=records)
+
+    async def _taken_back(self, context: StepContext, records: Sequence[Record], *, give_up: bool) -> list[str]:
+        """What became of the fields of the spec that the starts have changed, in words."""
+        changed = [record for record in records if record.before and record.state is not TargetState.NOT_STARTED]
+        try:
+            config = read_config(context.config)
+        except ValueError:
+            config = None
+        if config is None or config.on_abort == "keep":
+            return [f"{describe(r.key)} keeps the change of {_pointers(r)}" for r in changed]
+        wanted = {r.key: r for r in requests(config, context.stage_key, self._argocd.default_namespace)}
+        said = []
+        for record in changed:
+            try:
+                done = await self._argocd.revert(record, _request(wanted, record))
+            except (KubeError, TargetError) as error:
+                if isinstance(error, KubeError) and not isinstance(error, (Invalid, Forbidden)) and not give_up:
+                    raise
+                done = f"the change of {_pointers(record)} could not be taken back: {error}"
+            said.append(f"{describe(record.key)}: {done}")
+        return said
+
+
+def _stamp(context: StepContext, attempt: int) -> Stamp:
+    return make_stamp(
+        context.instance, context.project, context.promotion, context.promotion_uid, context.alias, attempt
+    )
+
+
+def _origin(context: StepContext) -> Origin:
+    return Origin(context.promotion, context.actor)
+
+
+def _by_target(records: Sequence[Record]) -> list[list[Record]]:
+    """The attempts on each target, oldest first, in the order in which the targets were first named."""
+    grouped: dict[Key, list[Record]] = {}
+    for record in records:
+        grouped.setdefault(record.key, []).append(record)
+    return [sorted(attempts, key=lambda record: record.attempt) for attempts in grouped.values()]
+
+
+def _latest(records: Sequence[Record]) -> list[Record]:
+    return [attempts[-1] for attempts in _by_target(records)]
+
+
+def _time_left(context: StepContext, look: _Look) -> float | None:
+    """Seconds that the target may still take; None while its time does not run."""
+    if context.timeout is None or look.wait is None or look.wait.held:
+        return None
+    free = [Time(record.free_since).datetime for record in look.attempts if record.free_since]
+    since = max([context.started_at, *free])
+    return (since + context.timeout - context.now).total_seconds()
+
+
+def _left(record: Record, present: bool, message: str = "") -> Record:
+    """*record* as it is when nobody waits for it any longer."""
+    if not present:
+        return record.ended(TargetState.NOT_STARTED, f"{describe(record.key)}: the sync was not started")
+    said = message or f"{describe(record.key)}: the sync was left to run"
+    return record.ended(TargetState.DETACHED, said if not message else f"{message}; it was left as it is")
+
+
+def _pointers(record: Record) -> str:
+    return ", ".join(field.pointer for field in record.before)
 
 
 def _request(by_key: Mapping[Key, UpdateRequest], record: Record) -> UpdateRequest:
@@ -227,9 +428,10 @@ def _joined(messages: Sequence[str]) -> str:
 
 def _finish(records: Sequence[Record]) -> Finished:
     """All Applications have ended: the step is what the worst of them is."""
-    output = {"apps": [{"name": r.name, "namespace": r.namespace} for r in records]}
-    bad = [r for r in records if r.state is not TargetState.SUCCEEDED]
+    latest = _latest(records)
+    output = {"apps": [{"name": r.name, "namespace": r.namespace} for r in latest]}
+    bad = [r for r in latest if r.state is not TargetState.SUCCEEDED]
     if bad:
         return Finished(StepStatus.FAILED, _joined([r.message for r in bad]), output, records=records)
-    check = HealthCheckStep(uses=USES, config=check_config(records))
+    check = HealthCheckStep(uses=USES, config=check_config(latest))
     return Finished(StepStatus.SUCCEEDED, "", output, check, records)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeAlias
 
 from kargo_py.api.names import Actor
@@ -21,6 +22,8 @@ class StepContext:
     """What a step knows of the Promotion it is part of.
 
     ``records`` are this step's own, as they stand in the Promotion's status. ``instance`` names the control plane.
+    ``timeout`` None: the step may take as long as it takes; it counts from ``started_at``. What is being stopped is
+    waited for as long as ``patience``.
     """
 
     instance: str
@@ -31,6 +34,10 @@ class StepContext:
     actor: Actor
     alias: str
     config: Any
+    now: datetime
+    started_at: datetime
+    timeout: timedelta | None = None
+    patience: timedelta = timedelta(minutes=10)
     records: Sequence[Record] = ()
 
     @property
@@ -51,11 +58,13 @@ class Waiting:
     """Work is under way elsewhere; an event on a target brings the next call.
 
     ``records`` carry endings seen meanwhile. ``notable``: the user should read ``message`` while it lasts.
+    ``look_after``: seconds after which to call again if no event does.
     """
 
     message: str
     records: Sequence[Record]
     notable: bool = False
+    look_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +82,23 @@ StepOutcome: TypeAlias = Intend | Waiting | Finished
 
 
 class StepRunner(Protocol):
-    """Runs steps of one kind."""
+    """Runs steps of one kind.
+
+    ``default_timeout`` holds where the step's ``retry.timeout`` is not given; None: no limit.
+    """
+
+    @property
+    def default_timeout(self) -> timedelta | None:
+        """How long a step of this kind may take unless it says otherwise."""
 
     async def run(self, context: StepContext) -> StepOutcome:
         """Go on with the step as far as possible now. May raise KubeError: it is called again later."""
+
+    async def stop(self, context: StepContext, *, give_up: bool) -> Waiting | Finished:
+        """End what the step has under way, without starting anything; called again until it is finished.
+
+        With *give_up* it finishes now and its records say what was left running. May raise KubeError.
+        """
 
 
 def no_expressions(config: Any) -> str | None:

@@ -14,7 +14,7 @@ import pytest
 
 from kargo_py.api.stamp import STAMP_KEY
 from kargo_py.argocd.application import Application
-from kargo_py.argocd.operation import Decision, Intent, Verb, Waiting, decide_operation
+from kargo_py.argocd.operation import Decision, Intent, Knowledge, Verb, Waiting, decide_operation
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -36,7 +36,7 @@ def sign(obj: JsonObject) -> JsonObject:
 
 def decide(app: Application, *desired: str) -> Decision:
     """Decide about our attempt on exactly this Application."""
-    return decide_operation(app, Intent(app.key, app.metadata.uid, STAMP, desired))
+    return decide_operation(app, Intent(app.key, app.metadata.uid, STAMP, desired), Knowledge())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def decide(app: Application, *desired: str) -> Decision:
         ("22-retry-waiting", Verb.WAIT, Waiting.HELD_UP, "Argo CD will retry"),
         ("23-failed-after-retries", Verb.FAILED, None, "(retried 2 times)"),
         ("30-running-waiting-hook", Verb.WAIT, Waiting.HELD_UP, "waiting for completion of hook batch/Job/slow"),
-        ("31-terminating", Verb.WAIT, Waiting.HELD_UP, "being terminated"),
+        ("31-terminating", Verb.WAIT, Waiting.STOPPING, "being terminated"),
         ("32-terminated", Verb.FAILED, None, "Operation terminated"),
         ("34-hook-succeeded", Verb.SUCCEEDED, None, "synced"),
         ("35-hook-failed", Verb.FAILED, None, "Job slow: Job has reached the specified backoff limit"),
@@ -98,14 +98,14 @@ def test_somebody_elses_operation(recorded: Recorded, parse: Parse, name: str, v
     [
         ("11-succeeded", ["f7076ec009c69980903ee4ced107aa597e2ea8e2"], Verb.SUCCEEDED),
         ("11-succeeded", ["f7076ec"], Verb.SUCCEEDED),
-        ("11-succeeded", ["main"], Verb.FAILED),
-        ("11-succeeded", ["0" * 40], Verb.FAILED),
+        ("11-succeeded", ["main"], Verb.MISMATCHED),
+        ("11-succeeded", ["0" * 40], Verb.MISMATCHED),
         ("14-no-revision", ["main"], Verb.SUCCEEDED),
-        ("14-no-revision", ["other"], Verb.FAILED),
+        ("14-no-revision", ["other"], Verb.MISMATCHED),
         ("63-multi-source", ["826c8813ee9a61b283b75d5f3b54b94501bbe08a", ""], Verb.SUCCEEDED),
         ("63-multi-source", ["826c881", "40ec10c"], Verb.SUCCEEDED),
-        ("63-multi-source", ["40ec10c", "826c881"], Verb.FAILED),
-        ("63-multi-source", ["826c881"], Verb.FAILED),
+        ("63-multi-source", ["40ec10c", "826c881"], Verb.MISMATCHED),
+        ("63-multi-source", ["826c881"], Verb.MISMATCHED),
     ],
 )
 def test_revision(recorded: Recorded, parse: Parse, name: str, desired: list[str], verb: Verb) -> None:
@@ -113,7 +113,7 @@ def test_revision(recorded: Recorded, parse: Parse, name: str, desired: list[str
     decision = decide(parse(sign(recorded(name))), *desired)
 
     assert verb is decision.verb
-    if verb is Verb.FAILED:
+    if verb is Verb.MISMATCHED:
         assert desired[0] in decision.message
 
 

@@ -16,7 +16,9 @@ def test_start(app: Build) -> None:
     seen = app(spec={"syncPolicy": {"syncOptions": ["CreateNamespace=true"], "retry": {"limit": 3}}})
     edit = SourceEdit(("abc",), {"source": {"targetRevision": "abc"}})
 
-    patch = start_patch(seen, stamp="s", promotion="dev.01k", initiator=Initiator("a@b", automated=False), edit=edit)
+    patch = start_patch(
+        seen, stamp="s", promotion="dev.01k", stage="shop:dev", initiator=Initiator("a@b", automated=False), edit=edit
+    )
 
     assert patch == {
         "metadata": {
@@ -30,6 +32,7 @@ def test_start(app: Build) -> None:
                 {"name": "Reason", "value": REASON},
                 {"name": "kargo.akuity.io/promotion", "value": "dev.01k"},
                 {"name": "kargo-py.io/stamp", "value": "s"},
+                {"name": "kargo-py.io/stage", "value": "shop:dev"},
             ],
             "sync": {"syncOptions": ["CreateNamespace=true"]},
             "retry": {"limit": 3},
@@ -41,7 +44,12 @@ def test_start(app: Build) -> None:
 def test_nothing_to_copy(app: Build) -> None:
     """Without a sync policy and without an edit, nothing is invented; the controller's own syncs count as automated."""
     patch = start_patch(
-        app(), stamp="s", promotion="p", initiator=Initiator("kargo-controller", automated=True), edit=SourceEdit(("",))
+        app(),
+        stamp="s",
+        promotion="p",
+        stage="shop:dev",
+        initiator=Initiator("kargo-controller", automated=True),
+        edit=SourceEdit(("",)),
     )
 
     assert "spec" not in patch

@@ -107,7 +107,7 @@ async def test_start() -> None:
     """A start is one write, guarded by the version it was decided on, and is seen at once."""
     server = Server(application(), STARTED)
     async with running(server) as argocd:
-        observation = await argocd.start(record(), REQUEST, ORIGIN)
+        observation = await argocd.pursue(record(), REQUEST, ORIGIN)
 
     (patch,) = server.patches
     assert patch["metadata"]["resourceVersion"] == "5"
@@ -120,7 +120,7 @@ async def test_conflict_is_decided_again() -> None:
     started = application(8, annotations={STAMP_KEY: STAMP}, operation=OURS)
     server = Server(application(), Conflict(409, "Conflict", "x"), started, live=application(7))
     async with running(server) as argocd:
-        await argocd.start(record(), REQUEST, ORIGIN)
+        await argocd.pursue(record(), REQUEST, ORIGIN)
 
     assert [p["metadata"]["resourceVersion"] for p in server.patches] == ["5", "7"]
 
@@ -129,7 +129,7 @@ async def test_conflict_with_somebody_who_was_faster() -> None:
     """If the conflict was somebody else's operation, it is waited for, not overwritten."""
     server = Server(application(), Conflict(409, "Conflict", "x"), live=application(7, operation=THEIRS))
     async with running(server) as argocd:
-        observation = await argocd.start(record(), REQUEST, ORIGIN)
+        observation = await argocd.pursue(record(), REQUEST, ORIGIN)
 
     assert len(server.patches) == 1
     assert (observation.start, observation.notable) == (False, True)
@@ -142,12 +142,12 @@ async def test_what_is_on_record_must_be_true_of_the_start() -> None:
     request = UpdateRequest(KEY, "shop:dev", [update])
     server = Server(application())
     async with running(server) as argocd:
-        known = await argocd.intend(request, "update", parse_stamp(STAMP))
+        known = await argocd.intend(request, parse_stamp(STAMP), ORIGIN)
         assert await argocd.outdated(known, request) is None
         changed = application(8, spec={"source": {"repoURL": "r", "targetRevision": "1"}, "destination": {}})
         argocd.applications.observe(changed)
         fresh = await argocd.outdated(known, request)
-        observation = await argocd.start(known, request, ORIGIN)
+        observation = await argocd.pursue(known, request, ORIGIN)
 
     assert [Before("/spec/source/targetRevision")] == list(known.before)
     assert fresh is not None
@@ -159,7 +159,7 @@ async def test_another_promotion_in_between() -> None:
     """Another stamp since is no obstacle for what this process never sent; after a restart it is the end."""
     other = application(8, annotations={STAMP_KEY: "v1/i/shop/qa.01k/uid-2/update/1"})
     async with running(Server(application())) as argocd:
-        known = await argocd.intend(REQUEST, "update", parse_stamp(STAMP))
+        known = await argocd.intend(REQUEST, parse_stamp(STAMP), ORIGIN)
         argocd.applications.observe(other)
         fresh = await argocd.outdated(known, REQUEST)
         assert argocd.observe(known).start
@@ -176,7 +176,7 @@ async def test_conflict_with_ourselves() -> None:
     """If another process of ours was faster with the same attempt, it is recognised by the stamp."""
     server = Server(application(), Conflict(409, "Conflict", "x"), live=STARTED)
     async with running(server) as argocd:
-        observation = await argocd.start(record(), REQUEST, ORIGIN)
+        observation = await argocd.pursue(record(), REQUEST, ORIGIN)
 
     assert (len(server.patches), observation.start) == (1, False)
 
@@ -185,7 +185,7 @@ async def test_unknown_outcome() -> None:
     """A start whose answer was lost is sent again byte for byte, and recognised by its stamp if it had landed."""
     server = Server(application(), OutcomeUnknown("reset"), Conflict(409, "Conflict", "x"), live=STARTED)
     async with running(server) as argocd:
-        observation = await argocd.start(record(), REQUEST, ORIGIN)
+        observation = await argocd.pursue(record(), REQUEST, ORIGIN)
 
     assert server.patches[0] == server.patches[1]
     assert (len(server.patches), observation.start) == (2, False)
@@ -196,7 +196,7 @@ async def test_outcome_that_stays_unknown() -> None:
     server = Server(application(), *[OutcomeUnknown("reset")] * 5, live=application(5))
     async with running(server) as argocd:
         with pytest.raises(OutcomeUnknown):
-            await argocd.start(record(), REQUEST, ORIGIN)
+            await argocd.pursue(record(), REQUEST, ORIGIN)
         looks = len(server.reads)
         await argocd.applications.read(KEY)
 
