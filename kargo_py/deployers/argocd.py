@@ -30,6 +30,7 @@ from kargo_py.argocd.application import (
     initiator,
     mark_of,
 )
+from kargo_py.argocd.applicationset import APPLICATION_SETS, undone
 from kargo_py.argocd.health import Verdict, assess_application, fingerprint
 from kargo_py.argocd.operation import (
     Decision,
@@ -49,13 +50,14 @@ from kargo_py.deployers.base import Before, HealthVerdict, Observation, Record, 
 from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client, PatchType
-from kargo_py.kube.codec import encode
-from kargo_py.kube.errors import Conflict, Invalid, KubeError, NotFound, OutcomeUnknown
+from kargo_py.kube.codec import JSON, encode
+from kargo_py.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, OutcomeUnknown
 from kargo_py.kube.resources import Key
 from kargo_py.kube.writes import guarded_patch, uninterrupted
 
 KIND = "argocd"
 _AT_ONCE = 5
+_STILL_TRUE = 5.0
 _AFTER_CONFLICT = wait_random_exponential(multiplier=0.02, max=0.5)
 
 TERMINATE_AGAIN = 1.0
@@ -123,6 +125,7 @@ class ArgoCD:
         self._unchanged_since: dict[Key, float] = {}
         self._standing: dict[str, _Standing] = {}
         self._terminated_at: dict[str, float] = {}
+        self._application_sets: dict[Key, tuple[float, JsonObject | None]] = {}
         self.applications.witness(self._latch)
         self.applications.subscribe(self._note)
 
@@ -163,10 +166,12 @@ class ArgoCD:
         ahead of this one's.
         """
         try:
-            return self._prepare(request)
+            app, edit = self._prepare(request)
         except TargetError:
             await self.applications.read_live(request.key)
-            return self._prepare(request)
+            app, edit = self._prepare(request)
+        await self._check_owner(app, edit)
+        return app, edit
 
     def _prepare(self, request: UpdateRequest) -> tuple[Application, SourceEdit]:
         app = self.applications.get(request.key)
@@ -181,8 +186,39 @@ class ArgoCD:
             edit = edit_sources(app.spec, request.updates)
         except SourceUpdateError as error:
             raise TargetError(f"{app} {error}") from error
-        _check_owner(app, edit)
         return app, edit
+
+    async def _check_owner(self, app: Application, edit: SourceEdit) -> None:
+        """Raise TargetError if an ApplicationSet would undo *edit*."""
+        owner = next((o for o in app.metadata.owner_references if o.kind == "ApplicationSet"), None)
+        if owner is None or not edit.spec_patch:
+            return
+        key = Key(app.metadata.namespace, owner.name)
+        try:
+            found = await self._application_set(key)
+        except Forbidden as error:
+            raise TargetError(
+                f'{app} belongs to ApplicationSet "{owner.name}", and whether that would undo a change of its spec '
+                f"cannot be seen: {error.message}; allow get on applicationsets"
+            ) from error
+        if found is not None and (lost := undone(found, app.metadata.name, sorted(edit.before))):
+            raise TargetError(
+                f'{app} belongs to ApplicationSet "{owner.name}", which would undo the change of {", ".join(lost)}; '
+                "name that in its spec.ignoreApplicationDifferences, or change what it generates from instead"
+            )
+
+    async def _application_set(self, key: Key) -> JsonObject | None:
+        """The ApplicationSet, None if there is none; one that was read a moment ago is not read again."""
+        now = asyncio.get_running_loop().time()
+        known = self._application_sets.get(key)
+        if known is not None and now < known[0] + _STILL_TRUE:
+            return known[1]
+        try:
+            found: JsonObject | None = await self._client.get(APPLICATION_SETS, key, codec=JSON)
+        except NotFound:
+            found = None
+        self._application_sets[key] = (now, found)
+        return found
 
     async def intend(self, request: UpdateRequest, stamp: Stamp, origin: Origin) -> Record:
         """The intent to record before the attempt *stamp* is started; raises TargetError.
@@ -553,15 +589,6 @@ def _authorize(app: Application, stage: str) -> None:
         raise TargetError(
             f"{app} is not authorized: its annotation kargo.akuity.io/authorized-stage names "
             f"{', '.join(sorted(allowed))}, not {stage}"
-        )
-
-
-def _check_owner(app: Application, edit: SourceEdit) -> None:
-    owner = next((o for o in app.metadata.owner_references if o.kind == "ApplicationSet"), None)
-    if owner is not None and edit.spec_patch:
-        raise TargetError(
-            f'{app} belongs to ApplicationSet "{owner.name}", which would undo the change of '
-            f"{', '.join(sorted(edit.before))}; change what the ApplicationSet generates from instead"
         )
 
 

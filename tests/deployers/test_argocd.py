@@ -14,11 +14,11 @@ import pytest
 from kargo_py.api.names import Actor
 from kargo_py.api.stamp import STAMP_KEY, parse_stamp
 from kargo_py.argocd.application import Application, ApplicationCodec
-from kargo_py.argocd.sources import SourceUpdate
+from kargo_py.argocd.sources import HelmParameter, SourceUpdate
 from kargo_py.deployers.argocd import ArgoCD, Origin, TargetError, UpdateRequest, check_config
 from kargo_py.deployers.base import Before, Record, TargetState
 from kargo_py.kube.client import Codec, Page, PatchType
-from kargo_py.kube.errors import Conflict, KubeError, OutcomeUnknown
+from kargo_py.kube.errors import Conflict, Forbidden, Invalid, KubeError, OutcomeUnknown
 from kargo_py.kube.resources import Key, Resource
 from tests.kube.fakes import ScriptedClient
 
@@ -64,7 +64,7 @@ class Server(ScriptedClient):
         super().__init__()
         self.lists = [Page([listed], "5")]  # type: ignore[list-item]
         self.answers = list(answers)
-        self.patches: list[JsonObject] = []
+        self.patches: list[Any] = []
         if live is not None:
             self.objects[KEY] = live  # type: ignore[assignment]
 
@@ -252,13 +252,8 @@ async def test_an_ending_that_comes_after_newer_news() -> None:
         ),
         (application(), UpdateRequest(Key("argocd", "other"), "shop:dev"), 'Application "other" in namespace "argocd"'),
         (application(), UpdateRequest(KEY, "shop:dev", [SourceUpdate("x")]), "has no source with repoURL x"),
-        (
-            application(metadata={"ownerReferences": [{"kind": "ApplicationSet", "name": "set"}]}),
-            UpdateRequest(KEY, "shop:dev", [SourceUpdate("r", desired_revision="1", update_target_revision=True)]),
-            'belongs to ApplicationSet "set", which would undo the change of /spec/source/targetRevision',
-        ),
     ],
-    ids=["unauthorised", "absent", "no such source", "owned by an ApplicationSet"],
+    ids=["unauthorised", "absent", "no such source"],
 )
 async def test_refused(app: Application, request_: UpdateRequest, words: str) -> None:
     """What cannot be promoted to is refused before anything is written."""
@@ -267,6 +262,201 @@ async def test_refused(app: Application, request_: UpdateRequest, words: str) ->
             await argocd.prepare(request_)
 
     assert words in str(caught.value)
+
+
+SET_KEY = Key("argocd", "set")
+OWNED = application(metadata={"ownerReferences": [{"kind": "ApplicationSet", "name": "set"}]})
+EDIT = UpdateRequest(KEY, "shop:dev", [SourceUpdate("r", desired_revision="1", update_target_revision=True)])
+
+
+async def test_owner_that_would_undo_the_edit() -> None:
+    """An edit that the ApplicationSet would write back is refused; one that it leaves alone is not, nor is none."""
+    server = Server(OWNED, live=OWNED)
+    async with running(server) as argocd:
+        server.objects[SET_KEY] = {"spec": {}}
+        await argocd.prepare(REQUEST)
+        with pytest.raises(TargetError, match="which would undo the change of /spec/source/targetRevision; name that"):
+            await argocd.prepare(EDIT)
+        await asyncio.sleep(10)
+        server.objects[SET_KEY] = {
+            "spec": {"ignoreApplicationDifferences": [{"jsonPointers": ["/spec/source/targetRevision"]}]}
+        }
+        await argocd.prepare(EDIT)
+
+
+async def test_owner_that_cannot_be_read() -> None:
+    """Where the ApplicationSet may not be read the user is told which right is missing; one that is gone is no bar."""
+    server = Server(OWNED, live=OWNED)
+    async with running(server) as argocd:
+        await argocd.prepare(EDIT)
+        await asyncio.sleep(10)
+        server.objects[SET_KEY] = Forbidden(403, "Forbidden", "no")
+        with pytest.raises(TargetError, match="allow get on applicationsets"):
+            await argocd.prepare(EDIT)
+
+
+# -- stopping and waking ---------------------------------------------------------------------------------------------
+
+RUNNING = application(7, annotations={STAMP_KEY: STAMP}, operation=OURS, status=state(OURS, "Running"))
+TERMINATING = application(8, annotations={STAMP_KEY: STAMP}, operation=OURS, status=state(OURS, "Terminating"))
+TERMINATED = application(
+    9, annotations={STAMP_KEY: STAMP}, status=state(OURS, "Failed", message="Operation terminated", finishedAt="t")
+)
+
+
+async def test_stop_a_running_sync() -> None:
+    """It is asked to terminate, not more than once a second, until it has ended, and that is what is recorded."""
+    server = Server(RUNNING, TERMINATING, TERMINATING)
+    async with running(server) as argocd:
+        argocd.wait_for(STAMP)
+        first = await argocd.stop(record())
+        overwritten = application(10, annotations={STAMP_KEY: STAMP}, operation=OURS, status=state(OURS, "Running"))
+        argocd.applications.observe(overwritten)
+        at_once = await argocd.stop(record())
+        await asyncio.sleep(1)
+        server.answers = [application(11, operation=OURS, status=state(OURS, "Terminating"))]
+        again = await argocd.stop(record())
+        argocd.applications.observe(
+            application(12, status=state(OURS, "Failed", message="Operation terminated", finishedAt="t"))
+        )
+        last = await argocd.stop(record())
+
+    assert [type(patch) for patch in server.patches] == [list, list]
+    assert not any(seen.record.state.final for seen in (first, at_once, again))
+    assert at_once.look_after == pytest.approx(1, abs=0.1)
+    assert (last.record.state, "Operation terminated" in last.message) == (TargetState.STOPPED, True)
+
+
+async def test_stop_after_a_failed_test() -> None:
+    """A test in the patch that does not hold means that the Application has changed: it is read, and decided again."""
+    refused = Invalid(422, "Invalid", "the server rejected our request due to an error in our request")
+    server = Server(RUNNING, refused, live=TERMINATED)
+    async with running(server) as argocd:
+        seen = await argocd.stop(record())
+
+    assert (len(server.patches), seen.record.state) == (1, TargetState.STOPPED)
+
+
+async def test_stop_what_was_never_sent() -> None:
+    """What this process has recorded only is called off without a write."""
+    server = Server(application())
+    async with running(server) as argocd:
+        known = await argocd.intend(REQUEST, parse_stamp(STAMP), ORIGIN)
+        seen = await argocd.stop(known)
+
+    assert (server.patches, seen.record.state) == ([], TargetState.NOT_STARTED)
+
+
+async def test_stop_what_another_process_may_have_sent() -> None:
+    """A start may still be on its way: the version it was guarded by is made to pass before it is called off."""
+    server = Server(application(), application(6, annotations={"argocd.argoproj.io/refresh": "normal"}))
+    async with running(server) as argocd:
+        seen = await argocd.stop(record())
+
+    assert server.patches == [{"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}]
+    assert seen.record.state is TargetState.NOT_STARTED
+
+
+async def test_stop_what_landed_just_then() -> None:
+    """If the start had landed before, the answer shows it, and it is terminated."""
+    ending = application(7, annotations={STAMP_KEY: STAMP}, operation=OURS, status=state(OURS, "Terminating"))
+    server = Server(application(), STARTED, ending)
+    async with running(server) as argocd:
+        seen = await argocd.stop(record())
+
+    assert len(server.patches) == 2
+    assert not seen.record.state.final
+
+
+async def test_a_sync_that_is_not_picked_up() -> None:
+    """After ten seconds Argo CD is nudged once, and again every thirty; then the user is told."""
+    nudged = [
+        application(7 + n, annotations={STAMP_KEY: STAMP, "argocd.argoproj.io/refresh": kind}, operation=OURS)
+        for n, kind in enumerate(["normal", "hard", "normal"])
+    ]
+    server = Server(STARTED, *nudged)
+    waits = []
+    async with running(server) as argocd:
+        argocd.wait_for(STAMP)
+        for _ in range(4):
+            seen = await argocd.pursue(record(), REQUEST, ORIGIN)
+            assert seen.look_after is not None
+            waits.append((round(seen.look_after), len(server.patches)))
+            await asyncio.sleep(seen.look_after)
+
+    assert waits == [(10, 0), (30, 1), (30, 2), (30, 3)]
+    assert "is its application controller running?" in seen.message
+
+
+async def test_a_sync_that_somebody_orphaned() -> None:
+    """It is ended once the worker cannot be inside it any more, and recorded as what it is."""
+    orphan = application(7, annotations={STAMP_KEY: STAMP}, status=state(OURS, "Running"))
+    server = Server(orphan, TERMINATED)
+    async with running(server) as argocd:
+        argocd.wait_for(STAMP)
+        early = await argocd.pursue(record(), REQUEST, ORIGIN)
+        assert early.look_after is not None
+        await asyncio.sleep(early.look_after)
+        late = await argocd.pursue(record(), REQUEST, ORIGIN)
+
+    assert [patch["operation"] for patch in server.patches] == [OURS]
+    assert late.record.state is TargetState.FAILED
+    assert "somebody had removed the operation" in late.message
+
+
+async def test_adoption() -> None:
+    """The operation that a real Kargo started for the Promotion becomes attempt 0; that of another does not."""
+    kargos = {"info": [{"name": "kargo.akuity.io/promotion", "value": "dev.01k"}], "initiatedBy": {"username": "kc"}}
+    app = application(operation=kargos, status=state(kargos, "Running"))
+    async with running(Server(app)) as argocd:
+        adopted = await argocd.intend(REQUEST, parse_stamp(STAMP), ORIGIN)
+        seen = await argocd.pursue(adopted, REQUEST, ORIGIN)
+        other = await argocd.intend(REQUEST, parse_stamp(STAMP), Origin("dev.02k", Actor(None)))
+
+    assert (adopted.attempt, adopted.stamp, adopted.initiator) == (0, "kargo:dev.01k", "kc")
+    assert seen.record.state is TargetState.RUNNING
+    assert (other.attempt, other.stamp) == (1, STAMP)
+
+
+CHANGED = (Before("/spec/source/targetRevision", "0"), Before("/spec/source/helm/parameters"))
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "said"),
+    [
+        (
+            {"targetRevision": "1", "helm": {"parameters": [{"name": "k", "value": "v"}]}},
+            [
+                {"op": "add", "path": "/spec/source/targetRevision", "value": "0"},
+                {"op": "remove", "path": "/spec/source/helm/parameters"},
+            ],
+            "put back: /spec/source/targetRevision, /spec/source/helm/parameters",
+        ),
+        (
+            {"targetRevision": "2", "helm": {"parameters": [{"name": "k", "value": "v"}]}},
+            [{"op": "remove", "path": "/spec/source/helm/parameters"}],
+            "put back: /spec/source/helm/parameters; left as somebody else changed them: /spec/source/targetRevision",
+        ),
+        (
+            {"targetRevision": "2"},
+            None,
+            "left as somebody else changed them: /spec/source/targetRevision, /spec/source/helm/parameters",
+        ),
+    ],
+    ids=["all ours", "one changed since", "both changed since"],
+)
+async def test_revert(source: JsonObject, changes: list[JsonObject] | None, said: str) -> None:
+    """Fields that are as the start left them get their former values; what others changed since is theirs."""
+    update = SourceUpdate(
+        "r", desired_revision="1", update_target_revision=True, helm_parameters=[HelmParameter("k", "v")]
+    )
+    seen = application(spec={"source": {"repoURL": "r", **source}, "destination": {}})
+    server = Server(seen, application(6))
+    async with running(server) as argocd:
+        done = await argocd.revert(record(before=CHANGED), UpdateRequest(KEY, "shop:dev", [update]))
+
+    assert done == said
+    assert [patch[1:] for patch in server.patches] == ([changes] if changes else [])
 
 
 async def test_health_settles_by_our_own_clock() -> None:
