@@ -291,7 +291,7 @@ class PromotionController:
             return Result(requeue_after=again)
         now = asyncio.get_running_loop().time()
         since = self._pending_since.setdefault(key, now)
-        if now - since < COALESCE and not _newly_bad(known, outcome):
+        if now - since < COALESCE and not _urgent(known, outcome):
             return Result(requeue_after=min(again, COALESCE - (now - since)))
         self._pending_since.pop(key, None)
         await self._write(raw, promotion.replace(status=status))
@@ -388,16 +388,19 @@ def _collection(stage: Stage, freight: Freight) -> FreightCollection:
 
 
 def _tells(known: Sequence[Record], outcome: Waiting) -> bool:
-    """True if the records say something worth a write: an end, or since when the time of a target runs."""
+    """True if the records say something worth a write: an end, or since when something counts."""
     return any(
-        (new.state.final and not old.state.final) or new.free_since != old.free_since
+        (new.state.final and not old.state.final)
+        or (new.free_since, new.stopping_since) != (old.free_since, old.stopping_since)
         for old, new in zip(known, outcome.records, strict=True)
     )
 
 
-def _newly_bad(known: Sequence[Record], outcome: Waiting) -> bool:
+def _urgent(known: Sequence[Record], outcome: Waiting) -> bool:
+    """True for a bad end, and when work was asked to end: what follows must not be taken for its own doing."""
     return any(
-        new.state.final and not old.state.final and new.state is not TargetState.SUCCEEDED
+        (new.state.final and not old.state.final and new.state is not TargetState.SUCCEEDED)
+        or new.stopping_since != old.stopping_since
         for old, new in zip(known, outcome.records, strict=True)
     )
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -40,7 +41,8 @@ class Options:
 
     ``argocd_kubeconfig`` None: Argo CD lives in the same cluster. ``watch_argocd_namespace_only``: watch Applications
     in ``argocd_namespace`` only. ``instance`` "": the uid of the kube-system namespace names this control plane.
-    ``metrics_address``: HOST:PORT or :PORT to serve Prometheus metrics at, "" for none.
+    ``metrics_address``: HOST:PORT or :PORT to serve Prometheus metrics at, "" for none. ``abort_patience``: how long
+    what an abort or a time-out stops is waited for.
     """
 
     kubeconfig: str | None = None
@@ -49,6 +51,7 @@ class Options:
     watch_argocd_namespace_only: bool = False
     instance: str = ""
     metrics_address: str = ""
+    abort_patience: timedelta = timedelta(minutes=10)
     responsibility: Responsibility = field(default_factory=Responsibility)
 
 
@@ -102,6 +105,7 @@ def assemble(client: RestClient, argocd_client: RestClient, instance: str, optio
         steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd)},
         checkers={ARGOCD_UPDATE: argocd},
         responsibility=options.responsibility,
+        abort_patience=options.abort_patience,
     )
     return Assembly(
         world,

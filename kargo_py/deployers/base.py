@@ -62,8 +62,8 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     ``resource_version`` and ``history_id`` are those of the version decided on, ``seen_stamp`` is the stamp annotation
     it carried: as long as the Application still carries that one, ours was never carried out. ``desired`` has a
     revision per source ("" = any). ``initiator`` is the user who appears as the one who started it. ``free_since`` is
-    when the target became free for us, if it was held by somebody else's work before. An attempt 0 was started by a
-    real Kargo and taken over.
+    when the target became free for us, if it was held by somebody else's work before; ``stopping_since`` is when its
+    step had had its time, and it was asked to end. An attempt 0 was started by a real Kargo and taken over.
     """
 
     kind: str
@@ -80,6 +80,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     seen_stamp: str = ""
     initiator: str = ""
     free_since: str | None = None
+    stopping_since: str | None = None
     state: TargetState = TargetState.PENDING
     message: str = ""
     revisions: tuple[str, ...] = ()
@@ -124,6 +125,9 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return entry
 
 
+_ANY_TIME = "2000-01-01T00:00:00Z"
+
+
 class RecordError(ValueError):
     """Recorded intents that cannot be read back; somebody edited the Promotion's status."""
 
@@ -133,8 +137,8 @@ def read_records(stored: Any) -> tuple[Record, ...]:
     try:
         records = msgspec.convert(stored if stored is not None else [], tuple[Record, ...])
         for record in records:
-            if record.free_since is not None:
-                Time(record.free_since)
+            for time in (record.free_since, record.stopping_since):
+                Time(time or _ANY_TIME)
     except ValueError as error:
         raise RecordError(f"the recorded operations cannot be read back: {error}") from error
     return records

@@ -182,6 +182,7 @@ class ArgoCDUpdate:
     def __init__(self, argocd: ArgoCD) -> None:
         self._argocd = argocd
         self._held: set[str] = set()
+        self._free_since: dict[str, Time] = {}
         self._repeat_at: dict[str, float] = {}
 
     # -- towards success ------------------------------------------------------------------------------------------
@@ -195,6 +196,8 @@ class ArgoCDUpdate:
         wanted = requests(config, context.stage_key, self._argocd.default_namespace)
         if not context.records:
             return await self._intend(context, wanted)
+        if any(record.stopping_since for record in context.records):
+            return await self._end_late(context)
         return await self._go_on(context, config, {request.key: request for request in wanted})
 
     async def _intend(self, context: StepContext, wanted: Sequence[UpdateRequest]) -> StepOutcome:
@@ -221,7 +224,7 @@ class ArgoCDUpdate:
         if (
             least := min((seconds for seconds in left if seconds is not None), default=None)
         ) is not None and least <= 0:
-            return await self._time_out(context, config, records, waits, -least)
+            return await self._time_out(context, config, records, waits)
         if (error := next((look.error for look in looks if look.error is not None), None)) is not None:
             raise error
         again = [*left, *(wait.look_after for wait in waits)]
@@ -277,13 +280,19 @@ class ArgoCDUpdate:
     def _with_time_of_its_own(self, context: StepContext, seen: Observation) -> Record:
         """The record of *seen*, whose time begins when it could run: not while others held the Application."""
         record = seen.record
+        if record.state.final:
+            self._held.discard(record.stamp)
+            self._free_since.pop(record.stamp, None)
+            return record
         if seen.held:
             self._held.add(record.stamp)
             return record
-        was_held = record.stamp in self._held
-        self._held.discard(record.stamp)
         late = seen.issued and record.free_since is None and context.now - context.started_at > _PROMPT
-        return msgspec.structs.replace(record, free_since=Time.of(context.now)) if was_held or late else record
+        if record.stamp in self._held or late:
+            self._held.discard(record.stamp)
+            self._free_since[record.stamp] = Time.of(context.now)
+        # Until it is written it is known here only.
+        return msgspec.structs.replace(record, free_since=self._free_since.get(record.stamp, record.free_since))
 
     # -- towards an end -------------------------------------------------------------------------------------------
 
@@ -293,20 +302,28 @@ class ArgoCDUpdate:
         config: ArgoCDUpdateConfig,
         records: Sequence[Record],
         waits: Sequence[Observation],
-        since: float,
     ) -> Waiting | Finished:
-        """The step has had its time, *since* so many seconds."""
-        why = f"timed out after {Duration.of(context.timeout.total_seconds())}" if context.timeout else "timed out"
-        if config.on_timeout == "terminate":
-            again = dataclasses.replace(context, records=records)
-            outcome = await self.stop(again, give_up=since >= context.patience.total_seconds())
-            if isinstance(outcome, Waiting):
-                return dataclasses.replace(outcome, message=f"{why}; {outcome.message}")
-            return dataclasses.replace(outcome, status=StepStatus.FAILED, message=f"{why}; {outcome.message}")
+        """The step has had its time: let go of what is under way, or end it."""
         present = {wait.record.stamp: wait.present for wait in waits}
+        if config.on_timeout == "terminate":
+            now = Time.of(context.now)
+            marked = [
+                msgspec.structs.replace(record, stopping_since=now) if record.stamp in present else record
+                for record in records
+            ]
+            return await self._end_late(dataclasses.replace(context, records=marked))
         ended = [_left(record, present[record.stamp]) if record.stamp in present else record for record in records]
         said = [record.message for record in ended if record.stamp in present]
-        return Finished(StepStatus.FAILED, f"{why}; {_joined(said)}", records=ended)
+        return Finished(StepStatus.FAILED, f"{_timed_out(context)}; {_joined(said)}", records=ended)
+
+    async def _end_late(self, context: StepContext) -> Waiting | Finished:
+        """Terminate what was under way when the step had had its time."""
+        since = min(Time(record.stopping_since).datetime for record in context.records if record.stopping_since)
+        outcome = await self.stop(context, give_up=context.now - since >= context.patience)
+        message = f"{_timed_out(context)}; {outcome.message}"
+        if isinstance(outcome, Waiting):
+            return dataclasses.replace(outcome, message=message)
+        return dataclasses.replace(outcome, status=StepStatus.FAILED, message=message)
 
     async def stop(self, context: StepContext, *, give_up: bool) -> Waiting | Finished:
         """Terminate what runs, let nothing begin, and put the spec back if the step asks for that."""
@@ -398,6 +415,10 @@ def _left(record: Record, present: bool, message: str = "") -> Record:
         return record.ended(TargetState.NOT_STARTED, f"{describe(record.key)}: the sync was not started")
     said = message or f"{describe(record.key)}: the sync was left to run"
     return record.ended(TargetState.DETACHED, said if not message else f"{message}; it was left as it is")
+
+
+def _timed_out(context: StepContext) -> str:
+    return f"timed out after {Duration.of(context.timeout.total_seconds())}" if context.timeout else "timed out"
 
 
 def _pointers(record: Record) -> str:

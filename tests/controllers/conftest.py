@@ -180,6 +180,22 @@ class Cluster:
         await self.argo(stage, {"status": {"operationState": state}})
         return state
 
+    async def terminating(self, stage: str = "dev") -> None:
+        """Wait until somebody asks for the end of the operation."""
+        await self.kubectl(
+            "--namespace=argocd",
+            "wait",
+            "applications.argoproj.io",
+            self.app_name(stage),
+            "--for=jsonpath={.status.operationState.phase}=Terminating",
+            "--timeout=40s",
+        )
+
+    async def terminated(self, stage: str = "dev") -> None:
+        """Argo CD ends the operation that is to be terminated."""
+        await self.terminating(stage)
+        await self.complete(stage, phase="Failed", message="Operation terminated")
+
     async def complete(
         self, stage: str = "dev", phase: str = "Succeeded", message: str = "successfully synced", sha: str = SHA
     ) -> None:

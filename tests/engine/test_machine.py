@@ -7,23 +7,28 @@ from typing import Any
 
 import pytest
 
+from kargo_py.api.abort import ABORT_KEY, Abort, latched_abort
 from kargo_py.api.freight import FreightOrigin, FreightReference
 from kargo_py.api.promotion import (
     FreightCollection,
     HealthCheckStep,
     Promotion,
     PromotionPhase,
+    PromotionStep,
     StepExecutionMetadata,
     StepStatus,
 )
 from kargo_py.api.stamp import STATE_KEY
+from kargo_py.api.types import Time
 from kargo_py.deployers.base import Before, Record, RecordError, TargetState
 from kargo_py.engine.machine import (
+    abort,
     alias_fault,
     begin,
     current_step,
     fail,
     finish_step,
+    latch_abort,
     records_of,
     with_message,
     with_records,
@@ -230,3 +235,44 @@ def test_message_of_a_wait() -> None:
 
     assert p.status.step_execution_metadata[0].message == "waiting for alice"
     assert ended.status.step_execution_metadata[0].message == ""
+
+
+def test_abort() -> None:
+    """The running step is Aborted with how its work ended, the message names who asked, and the latch stays."""
+    asked = Abort("email:a@b")
+    p = begun({}, {})
+    p = p.replace(status=with_records(p.status, "step-1", [record()]))
+    latched = latch_abort(p.status, asked, NOON)
+    stopped = record().ended(TargetState.STOPPED, "Operation terminated")
+
+    ended = abort(p.replace(status=latched), asked, Finished(S.ABORTED, "it was ended", records=[stopped]), NOON)
+
+    assert latched.step_execution_metadata[-1].message == "aborting, as email:a@b asked"
+    assert latched_abort(latched.state) == Abort("email:a@b", since=Time.of(NOON))
+    assert latched_abort(latch_abort(latched, asked, NOON).state) == Abort("email:a@b", since=Time.of(NOON))
+    assert (ended.status.phase, ended.status.message) == (
+        PromotionPhase.ABORTED,
+        "Promotion terminated by email:a@b: it was ended",
+    )
+    assert [(m.alias, m.status, m.message) for m in ended.status.step_execution_metadata] == [
+        ("step-1", "Aborted", "it was ended")
+    ]
+    assert [r.state for r in records_of(ended.status)] == [TargetState.STOPPED]
+    assert ended.status.operations[0].state == "Stopped"
+
+
+def test_abort_before_the_start() -> None:
+    """What has not begun ends without steps."""
+    ended = abort(promotion({}), Abort(), Finished(S.ABORTED), NOON)
+
+    assert (ended.status.phase, ended.status.message, list(ended.status.step_execution_metadata)) == (
+        PromotionPhase.ABORTED,
+        "Promotion terminated by controller:kargo-py",
+        [],
+    )
+
+
+@pytest.mark.parametrize("alias", [STATE_KEY, ABORT_KEY])
+def test_reserved_aliases(alias: str) -> None:
+    """Our own keys of the state cannot be taken by a step."""
+    assert "is reserved" in (alias_fault([PromotionStep.model_validate({"uses": "x", "as": alias})]) or "")
