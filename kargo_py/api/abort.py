@@ -45,7 +45,7 @@ class Abort:
 
     def wire(self) -> dict[str, Any]:
         """As it stands in ``status.state``."""
-        kept: dict[str, Any] = {"actor": self.actor, "since": self.since}
+        kept: dict[str, Any] = {"actor": self.actor, "since": str(self.since) if self.since is not None else None}
         return {**kept, "force": True} if self.force else kept
 
 

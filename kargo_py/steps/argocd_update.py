@@ -182,7 +182,7 @@ class ArgoCDUpdate:
     def __init__(self, argocd: ArgoCD) -> None:
         self._argocd = argocd
         self._held: set[str] = set()
-        self._free_since: dict[str, Time] = {}
+        self._free_since: dict[str, str] = {}
         self._repeat_at: dict[str, float] = {}
 
     # -- towards success ------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class ArgoCDUpdate:
         late = seen.issued and record.free_since is None and context.now - context.started_at > _PROMPT
         if record.stamp in self._held or late:
             self._held.discard(record.stamp)
-            self._free_since[record.stamp] = Time.of(context.now)
+            self._free_since[record.stamp] = str(Time.of(context.now))
         # Until it is written it is known here only.
         return msgspec.structs.replace(record, free_since=self._free_since.get(record.stamp, record.free_since))
 
@@ -306,7 +306,7 @@ class ArgoCDUpdate:
         """The step has had its time: let go of what is under way, or end it."""
         present = {wait.record.stamp: wait.present for wait in waits}
         if config.on_timeout == "terminate":
-            now = Time.of(context.now)
+            now = str(Time.of(context.now))
             marked = [
                 msgspec.structs.replace(record, stopping_since=now) if record.stamp in present else record
                 for record in records

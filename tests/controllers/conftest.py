@@ -6,7 +6,7 @@ import asyncio
 import json
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -258,10 +258,16 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(crds: ApiServer, apiserver: ApiServer, namespace: str) -> Cluster:  # noqa: ARG001 - installed by it
-    """A fresh Project."""
+def cluster(
+    crds: ApiServer,  # noqa: ARG001 - installed by it
+    apiserver: ApiServer,
+    namespace: str,
+    logged: list[Any],
+) -> Iterator[Cluster]:
+    """A fresh Project; a test in which anything of ours crashed has failed, whatever became of it afterwards."""
     path = shutil.which("kubectl")
     if path is None:
         pytest.fail("these tests act as a user with kubectl, which is not in PATH", pytrace=False)
     apiserver.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argocd"}})
-    return Cluster(apiserver, namespace, path)
+    yield Cluster(apiserver, namespace, path)
+    assert not [line for line in logged if line["log_level"] == "error"]
