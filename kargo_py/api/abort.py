@@ -21,7 +21,6 @@ ABORT_NOT_UNDERSTOOD = message(
     shown=Shown.EVENT,
 )
 
-
 ANNOTATION_ABORT = "kargo.akuity.io/abort"
 
 ABORT_KEY = "kargo-py.io/abort"

@@ -79,7 +79,6 @@ TASK_WITH_RETRY = message(
     shown=Shown.REFUSAL,
 )
 
-
 HEADER = "# Generated from kargo_py/api by `make crds`. Do not edit.\n"
 
 

@@ -36,7 +36,6 @@ ENTRY_WITH_WILDCARD = message(
     shown=Shown.PROMOTION,
 )
 
-
 FINALIZER = "kargo.akuity.io/finalizer"
 """On Stages and Projects; never on Promotions, Freight or Warehouses."""
 

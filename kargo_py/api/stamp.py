@@ -58,7 +58,6 @@ STAMP_NOT_NORMAL = message(
     shown=Shown.PROMOTION,
 )
 
-
 STAMP_KEY = "kargo-py.io/stamp"
 """Under this name the stamp stands among an operation's info and among an object's annotations."""
 

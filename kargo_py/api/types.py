@@ -33,7 +33,6 @@ NO_SUCH_DAY = message(
     shown=Shown.EVENT | Shown.PROMOTION,
 )
 
-
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object as it stands on the wire."""
 

@@ -42,7 +42,6 @@ NOT_AN_EVENT_OF_AN_APPLICATION = message(
     shown=Shown.LOG,
 )
 
-
 APPLICATIONS = Resource("argoproj.io", "v1alpha1", "applications", "Application")
 
 REFRESH = "argocd.argoproj.io/refresh"

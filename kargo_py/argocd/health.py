@@ -88,7 +88,6 @@ HEALTH_IS = message(
     shown=Shown.STAGE,
 )
 
-
 SETTLE = 1.2
 """Seconds a verdict of the same second as the operation's end must stand before it is trusted."""
 

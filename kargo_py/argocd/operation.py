@@ -295,7 +295,6 @@ ENDED_WITHOUT_MESSAGE = message(
     shown=Shown.PROMOTION,
 )
 
-
 PICK_UP_TIME = 10.0
 """Seconds after which an operation that was not picked up is worth a nudge (spec 1.12: an idle worker sleeps till
 the next update event of that Application)."""

@@ -38,7 +38,6 @@ APPLIED_LATER = message(
     shown=Shown.PROMOTION,
 )
 
-
 _FULL_SHA = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 _SHA_PREFIX = re.compile(r"[0-9a-f]{7,64}")
 

@@ -19,6 +19,14 @@ from kargo_py.kube.client import Client, JsonObject
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import AlreadyExists, KubeError
 from kargo_py.kube.resources import Key, Resource
+from kargo_py.messages import Shown, message
+
+NOT_WRITTEN = message(
+    "event not written",
+    do="A Kubernetes Event was lost, nothing else was; `why` says for which reason. If it is forbidden, allow "
+    "`create` on events in that namespace.",
+    shown=Shown.LOG,
+)
 
 EVENTS = Resource("", "v1", "events", "Event")
 
@@ -149,8 +157,8 @@ class EventRecorder:
             self._lost(event, str(error))
         except Exception:  # noqa: BLE001 - an Event is worth no failure of anything; it is told with its traceback
             self.dropped += 1
-            _log.exception("event not written", event_name=event.name, reason=event.reason)
+            _log.exception(NOT_WRITTEN(), event_name=event.name, reason=event.reason)
 
     def _lost(self, event: Event, why: str) -> None:
         self.dropped += 1
-        _log.warning("event not written", event_name=event.name, reason=event.reason, why=why)
+        _log.warning(NOT_WRITTEN(), event_name=event.name, reason=event.reason, why=why)
