@@ -76,13 +76,13 @@ LAST_SYNC_FAILED = message(
     shown=Shown.STAGE,
 )
 NOT_JUDGED_BY_ARGOCD = message(
-    "{app} is not judged by Argo CD yet{why}",
+    "{app} is not judged by Argo CD yet",
     do="Argo CD has not written `status.health` yet; it does at its next look. If it does not, look at Argo CD's "
     "application controller.",
     shown=Shown.STAGE,
 )
 HEALTH_IS = message(
-    "{app} is {health}{why}",
+    "{app} is {health}",
     do="Argo CD's word on the Application's resources: look at them there. `Progressing` and `Suspended` make the "
     "Stage `Progressing`, `Degraded`, `Missing` and `Unknown` make it `Unhealthy`; a change is taken in at once.",
     shown=Shown.STAGE,
@@ -197,9 +197,9 @@ def _health(app: Application) -> Verdict:
     if status == "Healthy":
         return Verdict(HealthState.HEALTHY)
     if not status:
-        return Verdict(HealthState.PROGRESSING, (NOT_JUDGED_BY_ARGOCD(app=app, why=why),))
+        return Verdict(HealthState.PROGRESSING, (NOT_JUDGED_BY_ARGOCD(app=app) + why,))
     state = HealthState.PROGRESSING if status in {"Progressing", "Suspended"} else HealthState.UNHEALTHY
-    return Verdict(state, (HEALTH_IS(app=app, health=status, why=why),))
+    return Verdict(state, (HEALTH_IS(app=app, health=status) + why,))
 
 
 def _untrusted(issue: str, recheck_after: float | None = None) -> Verdict:

@@ -30,7 +30,7 @@ UNREADABLE = message(
     "{app} cannot be read: {why}; correct that field",
     do="A field of the Application has a type that Argo CD does not define; correct it. A sync that is under way is "
     "waited for, a new one is not started before.",
-    shown=Shown.PROMOTION | Shown.EVENT,
+    shown=Shown.PROMOTION | Shown.EVENT | Shown.LOG,
 )
 BEING_DELETED = message(
     "{app} is being deleted",

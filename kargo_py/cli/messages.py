@@ -31,7 +31,9 @@ _PLACES: Mapping[Shown, tuple[str, str]] = {
         "When it cannot begin",
         """\
 On standard error after `kargo-py: `, often after the name of the file or the request. The command ends; its exit \
-codes are in [the reference](cli.md#exit-codes). What is wrong with a kubeconfig begins with `kubeconfig FILE: `.
+codes are in [the reference](cli.md#exit-codes), the rights it needs in \
+[Run it in a cluster](../how-to/run-in-a-cluster.md#rights). What is wrong with a kubeconfig begins with \
+`kubeconfig FILE: `.
 
 An API server that cannot be reached *later* is no error: it is tried again and again, and the log says when that \
 begins and when it ends.
@@ -62,8 +64,8 @@ If health was known before a sync, it stays as it was while the sync runs.
 
 | Condition | True | False or Unknown |
 |---|---|---|
-| `Promoting` | a Promotion runs | it is absent then |
-| `Healthy` | all Applications are healthy at the promoted revisions | the message has the issues, the reason is the health |
+| `Promoting` | a Promotion runs | it is absent otherwise |
+| `Healthy` | all Applications are healthy at the promoted revisions | the message has the issues |
 | `Verified` | what is here may go on to the Stages downstream | the message says what it waits for |
 | `Ready` | healthy, verified, and the last Promotion succeeded | reason and message are those of what is missing |
 
@@ -80,9 +82,8 @@ not supported yet.
     Shown.LOG: (
         "In the log",
         """\
-Warnings and errors: first the events, which stand in `event`, and what can stand in their fields `error` and `why` \
-beside them. Each line has what it is about in other fields (`resource`, `controller`, `key`). Texts of the sections \
-above that are marked *also in the log* stand in `error` or `why`, too.
+Warnings and errors: what stands in `event`, and what can stand in the fields `error` and `why` beside it. So can the \
+texts above that are marked *also in the log*. Other fields say what a line is about: `resource`, `controller`, `key`.
 """,
     ),
 }
@@ -159,6 +160,7 @@ def _section(place: Shown) -> Iterator[str]:
     found = {
         module: [m for m in messages if _first(m) is place]
         for module, messages in sorted(declared().items(), key=lambda item: _rank(item[0]))
+        if module.startswith("kargo_py.")
     }
     if reasons := [m for messages in found.values() for m in messages if _is_reason(m)]:
         yield "\n### Reasons\n\n"

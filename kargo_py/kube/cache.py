@@ -73,8 +73,8 @@ NOT_UPDATED = message(
 )
 REWOUND = message(
     "the server is at {version} only, a restored backup it seems",
-    do="Stands in `why` or `error`: the API server's database was restored. All is listed again by itself; a "
-    "Promotion that ended after the backup was made may run again, so look at those.",
+    do="The API server's database was restored from a backup. Everything is listed again by itself; look at the "
+    "Promotions of the time that was lost.",
     shown=Shown.LOG,
 )
 WATCH_TOO_SHORT = message(

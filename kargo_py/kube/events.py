@@ -21,6 +21,16 @@ from kargo_py.kube.errors import AlreadyExists, KubeError
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.messages import Shown, message
 
+TOO_MANY_WAITING = message(
+    "too many events are waiting to be written",
+    do="Events come faster than the API server takes them, so the oldest are dropped. Nothing else suffers.",
+    shown=Shown.LOG,
+)
+STOPPED_BEFORE = message(
+    "stopped before it could be written",
+    do="At the end Events are written for 5 seconds at most. Nothing to do.",
+    shown=Shown.LOG,
+)
 NOT_WRITTEN = message(
     "event not written",
     do="A Kubernetes Event was lost, nothing else was; `why` says for which reason. If it is forbidden, allow "
@@ -116,7 +126,7 @@ class EventRecorder:
         """Queue *event*; never blocks, never raises."""
         if len(self._queue) >= self._capacity:
             lost, _ = self._queue.popleft()
-            self._lost(lost, "too many events are waiting to be written")
+            self._lost(lost, TOO_MANY_WAITING())
         self._queue.append((event, self._now()))
         self._news.set()
 
@@ -136,7 +146,7 @@ class EventRecorder:
                 await self._write_queued()
         except TimeoutError:
             while self._queue:
-                self._lost(self._queue.popleft()[0], "stopped before it could be written")
+                self._lost(self._queue.popleft()[0], STOPPED_BEFORE())
 
     async def _write_queued(self) -> None:
         while self._queue:

@@ -23,18 +23,18 @@ from kargo_py.messages import Shown, message
 EXEC_WITHOUT = message(
     "the exec section of its user has no {field}",
     do="Complete `users[].user.exec` in the kubeconfig.",
-    shown=Shown.COMMAND_LINE,
+    shown=Shown.COMMAND_LINE | Shown.LOG,
 )
 NEEDS_A_TERMINAL = message(
     "its credential plugin {program!r} needs a terminal (interactiveMode: Always)",
     do="Nobody is there to answer it: set `interactiveMode: IfAvailable`, or use credentials that need no login by "
     "hand.",
-    shown=Shown.COMMAND_LINE,
+    shown=Shown.COMMAND_LINE | Shown.LOG,
 )
 ARGS_MALFORMED = message(
     "the args of its credential plugin {program!r} are no list",
     do="Write `users[].user.exec.args` in the kubeconfig as a list.",
-    shown=Shown.COMMAND_LINE,
+    shown=Shown.COMMAND_LINE | Shown.LOG,
 )
 PLUGIN_MISSING = message(
     "its credential plugin {program!r} is not there or cannot be run: {advice}",

@@ -80,8 +80,13 @@ NO_MAPPING = message(
     shown=Shown.COMMAND_LINE | Shown.LOG,
 )
 NO_ENTRY = message(
-    'there is no {kind} "{name}"{why}; {have}',
-    do="Correct the name, or add the entry to the kubeconfig; what it has is named.",
+    'there is no {kind} "{name}"; {have}',
+    do="Correct `current-context` or `--kubeconfig`; what the kubeconfig has is named.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_ENTRY_OF_CONTEXT = message(
+    'there is no {kind} "{name}", which context "{context}" names; {have}',
+    do="Correct the name in the context, or add the entry to the kubeconfig; what it has is named.",
     shown=Shown.COMMAND_LINE | Shown.LOG,
 )
 SERVER_MALFORMED = message(
@@ -275,10 +280,10 @@ def _choose(paths: Sequence[Path], wanted: str | None) -> _Chosen:
     if not name:
         raise ConfigError(NO_CURRENT_CONTEXT())
     context = _entry(files, "context", name).value
-    cluster = _entry(files, "cluster", context.get("cluster"), f'which context "{name}" names')
+    cluster = _entry(files, "cluster", context.get("cluster"), name)
     _check_cluster(cluster.value, str(context.get("cluster")))
     user_name = str(context.get("user") or "")
-    user = _entry(files, "user", user_name, f'which context "{name}" names') if user_name else _Entry({}, cluster.file)
+    user = _entry(files, "user", user_name, name) if user_name else _Entry({}, cluster.file)
     return _Chosen(
         _absolute(cluster, ["certificate-authority"]),
         _absolute(user, ["client-certificate", "client-key", "tokenFile"]),
@@ -307,8 +312,8 @@ def _yaml_problem(error: Exception) -> str:
     return where + " ".join(str(getattr(error, "problem", None) or error).split())
 
 
-def _entry(files: Sequence[tuple[Path, dict[str, Any]]], kind: str, name: object, why: str = "") -> _Entry:
-    """The first entry of *kind* with this *name*."""
+def _entry(files: Sequence[tuple[Path, dict[str, Any]]], kind: str, name: object, context: str = "") -> _Entry:
+    """The first entry of *kind* with this *name*, which *context* names."""
     known = []
     for path, content in files:
         entries = content.get(f"{kind}s") or []
@@ -322,7 +327,9 @@ def _entry(files: Sequence[tuple[Path, dict[str, Any]]], kind: str, name: object
                 return _Entry(dict(value), path)
             known.append(str(entry.get("name")))
     have = f"it has {', '.join(sorted(known))}" if known else f"it has no {kind}s"
-    raise ConfigError(NO_ENTRY(kind=kind, name=name, why=", " + why if why else "", have=have))
+    if context:
+        raise ConfigError(NO_ENTRY_OF_CONTEXT(kind=kind, name=name, context=context, have=have))
+    raise ConfigError(NO_ENTRY(kind=kind, name=name, have=have))
 
 
 def _check_cluster(cluster: Mapping[str, Any], name: str) -> None:

@@ -59,14 +59,14 @@ UNREACHABLE = message(
 )
 NO_ANSWER = message(
     "{server} gave no answer in time",
-    do="The API server is overloaded, or a network between drops packets. Once running it is looked whether a write "
-    "was carried out, and tried again by itself.",
+    do="The API server is overloaded, or a network between drops packets. A running kargo-py looks whether a write was "
+    "carried out, and tries again by itself.",
     shown=Shown.COMMAND_LINE | Shown.PROMOTION | Shown.LOG,
 )
 BROKE_OFF = message(
     "the connection to {server} broke off: {why}",
-    do="The API server was restarted, or a proxy cut the connection. Once running it is looked whether a write was "
-    "carried out, and tried again by itself.",
+    do="The API server was restarted, or a proxy cut the connection. A running kargo-py looks whether a write was "
+    "carried out, and tries again by itself.",
     shown=Shown.COMMAND_LINE | Shown.PROMOTION | Shown.LOG,
 )
 ASKED_TO_KEEP_OFF = message(
@@ -97,8 +97,7 @@ NO_CONNECTION_IN_TIME = message(
 )
 SERVER_FAILED = message(
     "the server answered {code}: {why}",
-    do="The API server failed during a write. It is looked whether the write was carried out, and tried again by "
-    "itself.",
+    do="The API server failed during a write. kargo-py looks whether it was carried out, and tries again by itself.",
     shown=Shown.PROMOTION | Shown.LOG,
 )
 
