@@ -181,9 +181,6 @@ class ArgoCDUpdate:
 
     def __init__(self, argocd: ArgoCD) -> None:
         self._argocd = argocd
-        self._held: set[str] = set()
-        self._free_since: dict[str, str] = {}
-        self._repeat_at: dict[str, float] = {}
 
     # -- towards success ------------------------------------------------------------------------------------------
 
@@ -269,11 +266,12 @@ class ArgoCDUpdate:
             return _Look(attempts if known else [*past, last.ended(last.state, f"{last.message}, {count} times")])
         if last.state is TargetState.WRONG_REVISION:
             now = asyncio.get_running_loop().time()
-            due = self._repeat_at.setdefault(last.stamp, now + pause_before(count, _BETWEEN_ATTEMPTS))
-            if now < due:
+            kept = self._argocd.attempt(last.stamp)
+            if kept.repeat_at is None:
+                kept.repeat_at = now + pause_before(count, _BETWEEN_ATTEMPTS)
+            if now < kept.repeat_at:
                 message = f"{last.message}; trying again"
-                return _Look(attempts, wait=Observation(last, message, notable=True, look_after=due - now))
-            del self._repeat_at[last.stamp]
+                return _Look(attempts, wait=Observation(last, message, notable=True, look_after=kept.repeat_at - now))
         stamp = _stamp(context, max(record.attempt for record in attempts) + 1)
         return _Look([*attempts, await self._argocd.intend(request, stamp, _origin(context))], intends=True)
 
@@ -281,18 +279,16 @@ class ArgoCDUpdate:
         """The record of *seen*, whose time begins when it could run: not while others held the Application."""
         record = seen.record
         if record.state.final:
-            self._held.discard(record.stamp)
-            self._free_since.pop(record.stamp, None)
             return record
+        kept = self._argocd.attempt(record.stamp)
         if seen.held:
-            self._held.add(record.stamp)
+            kept.held = True
             return record
         late = seen.issued and record.free_since is None and context.now - context.started_at > _PROMPT
-        if record.stamp in self._held or late:
-            self._held.discard(record.stamp)
-            self._free_since[record.stamp] = str(Time.of(context.now))
+        if kept.held or late:
+            kept.held, kept.free_since = False, str(Time.of(context.now))
         # Until it is written it is known here only.
-        return msgspec.structs.replace(record, free_since=self._free_since.get(record.stamp, record.free_since))
+        return msgspec.structs.replace(record, free_since=kept.free_since or record.free_since)
 
     # -- towards an end -------------------------------------------------------------------------------------------
 
