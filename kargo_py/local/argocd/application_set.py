@@ -146,8 +146,8 @@ class RollingSync:
         begun = state.get("phase") in {*IN_PROGRESS, "Succeeded"} and "startedAt" in state
         if rollout.step == "Pending" and begun and moment(state["startedAt"]) > moment(rollout.since):
             rollout.step = "Progressing"
-        healthy = (status.get("health") or {}).get("status") == "Healthy"
-        if rollout.step == "Progressing" and healthy and sync.get("status") == "Synced":
+        healthy = (status.get("health") or {}).get("status") == "Healthy" and sync.get("status") == "Synced"
+        if rollout.step == "Progressing" and healthy and state.get("phase") == "Succeeded":
             rollout.step = "Healthy"
 
 

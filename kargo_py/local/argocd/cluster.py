@@ -40,8 +40,7 @@ class Cluster:
     def carry_out(self, owner: Key, done: Pass) -> bool:
         """Do what a pass did; says whether a refresh will see a difference."""
         hooks = self.hooks.setdefault(owner, {})
-        for name in done.hooks_deleted:
-            hooks[name] = "Deleting"
+        hooks |= dict.fromkeys(done.hooks_deleted, "Deleting")
         if owner not in self.held:
             self.release(owner)
         hooks |= dict.fromkeys(done.hooks_started, "Running")
@@ -58,7 +57,8 @@ class Cluster:
     def release(self, owner: Key) -> None:
         """Let hooks that are being deleted go."""
         hooks = self.hooks.get(owner, {})
-        self.hooks[owner] = {name: phase for name, phase in hooks.items() if phase != "Deleting"}
+        for name in [name for name, phase in hooks.items() if phase == "Deleting"]:
+            del hooks[name]
 
     def catch_up(self) -> None:
         """Let the cache see everything."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -22,7 +22,17 @@ from kargo_py.kube.errors import KubeError, NotFound
 from kargo_py.kube.resources import Key
 from kargo_py.local.argocd import application_set, operation, sync, verdict
 from kargo_py.local.argocd.cluster import Cluster
-from kargo_py.local.argocd.documents import APPLICATIONS, Patch, difference, is_skipped, key_of, merge
+from kargo_py.local.argocd.documents import (
+    APPLICATIONS,
+    IN_PROGRESS,
+    Patch,
+    difference,
+    is_skipped,
+    key_of,
+    merge,
+    moment,
+    operation_state,
+)
 from kargo_py.local.argocd.operation import Beginning, Turn, Wait
 from kargo_py.local.argocd.repositories import Repository, load
 from kargo_py.local.argocd.scripts import Obstacles, Project, SyncScript
@@ -238,7 +248,7 @@ class ApplicationWorkers:
             case Turn():
                 pass
         play = world.play(self.key)
-        written = (app.get("status") or {}).get("operationState")
+        written = operation_state(app)
         if begun.beginning is not Beginning.RESUME:
             await world.pause(world.timing.gap)
             await world.write(self.key, operation.state_patch(app, begun.state, world.version))
@@ -258,8 +268,6 @@ class ApplicationWorkers:
     def _count(self, beginning: Beginning, play: Play) -> None:
         if beginning is Beginning.NEW:
             play.begins()
-            if self._world.timing.sync_timeout:
-                self._again(self._world.timing.sync_timeout)
         elif beginning is Beginning.RETRY:
             play.attempt += 1
 
@@ -267,7 +275,7 @@ class ApplicationWorkers:
         world = self._world
         if outcome := sync.stopped(turn, app, world.obstacles(app)):
             return outcome
-        target = await load(app, sync.wanted_in(turn.state, app), world.repositories)
+        target = await load(app, sync.wanted_in(turn.state, app), world.repositories, world.version)
         await world.pause(world.timing.compare)
         script = play.script()
         outcome = sync.perform(turn, app, target, world.cluster.live(self.key), script, play.attempt)
@@ -285,8 +293,11 @@ class ApplicationWorkers:
         self.live_changed()
 
     def _follow_up(self, state: JsonObject, play: Play) -> None:
-        if state["phase"] in {"Running", "Terminating"}:
+        if state["phase"] in IN_PROGRESS:
             self._operation.set(self._world.timing.poll)
+            if timeout := self._world.timing.sync_timeout:
+                over = moment(state["startedAt"]) + timedelta(seconds=timeout) - self._world.now()
+                self._again(max(over.total_seconds(), 0.0))
             return
         play.current = None
         if operation.is_followed_by_refresh(state):
@@ -335,7 +346,7 @@ class ApplicationWorkers:
         if level is Level.RECENT and compared.get("comparedTo") == verdict.compared_to(app):
             known = compared.get("revisions") or [compared.get("revision")]
             wanted = [Wanted(one.source, revision) for one, revision in zip(wanted, known, strict=True)]
-        return await load(app, wanted, self._world.repositories)
+        return await load(app, wanted, self._world.repositories, self._world.version)
 
     async def _auto_sync(self, app: JsonObject, status: JsonObject) -> None:
         now = self._world.now()

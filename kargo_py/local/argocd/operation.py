@@ -73,7 +73,7 @@ def begin(app: JsonObject, now: datetime, *, sync_timeout: float = 0.0) -> Turn 
         return Turn(Beginning.RESUME, state)
     if state.get("finishedAt"):
         return _retry(state, now)
-    if sync_timeout and now > moment(state["startedAt"]) + timedelta(seconds=sync_timeout):
+    if sync_timeout and now >= moment(state["startedAt"]) + timedelta(seconds=sync_timeout):
         state |= {"phase": "Terminating", "message": "operation is terminating due to timeout"}
         return Turn(Beginning.TIMEOUT, state)
     return Turn(Beginning.RESUME, state)

@@ -18,6 +18,7 @@ import yaml
 from kargo_py.kube.client import JsonObject
 from kargo_py.local.argocd.engine import Manifest
 from kargo_py.local.argocd.sources import Target, Wanted, awaited
+from kargo_py.local.argocd.timing import Version
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PREFIX = re.compile(r"[0-9a-f]{7,39}")
@@ -26,10 +27,9 @@ _PREFIX = re.compile(r"[0-9a-f]{7,39}")
 class RevisionError(Exception):
     """A revision that does not exist, or has nothing at the path; the text is what Argo CD says."""
 
-    def __init__(self, message: str, *, commit: str = "") -> None:
-        super().__init__(message)
-        self.commit = commit
-        """What the revision was resolved to before it failed."""
+
+class Unresolved(RevisionError):
+    """No branch, tag or commit has this name."""
 
 
 class NoSuchPath(RevisionError):
@@ -108,7 +108,7 @@ class ScriptedRepository:
         if found is None:
             return [Manifest("ConfigMap", _name_for(path), content=commit)]
         if not found:
-            raise NoSuchPath(f"{path}: app path does not exist", commit=commit)
+            raise NoSuchPath(f"{path}: app path does not exist")
         return found
 
 
@@ -153,12 +153,12 @@ class GitRepository:
             raise _not_fetched(commit)
         code, listed = await self._git("ls-tree", "--name-only", "-z", f"{commit}:{path}")
         if code:
-            raise NoSuchPath(f"{path}: app path does not exist", commit=commit)
+            raise NoSuchPath(f"{path}: app path does not exist")
         found: list[Manifest] = []
         for name in listed.split("\0"):
             if name.endswith((".yaml", ".yml")):
                 _, text = await self._git("show", f"{commit}:{path}/{name}" if path else f"{commit}:{name}")
-                documents = await asyncio.to_thread(_documents, text, f"{path}/{name}", commit)
+                documents = await asyncio.to_thread(_documents, text, f"{path}/{name}")
                 found += [_manifest(document) for document in documents]
         return found
 
@@ -176,11 +176,11 @@ class GitRepository:
         return process.returncode or 0, output.decode()
 
 
-def _documents(text: str, file: str, commit: str) -> list[JsonObject]:
+def _documents(text: str, file: str) -> list[JsonObject]:
     try:
         return [document for document in yaml.safe_load_all(text) if isinstance(document, dict) and "kind" in document]
     except yaml.YAMLError as error:
-        raise RevisionError(f'Failed to unmarshal "{file}": {error}', commit=commit) from error
+        raise RevisionError(f'Failed to unmarshal "{file}": {error}') from error
 
 
 def _manifest(document: JsonObject) -> Manifest:
@@ -203,8 +203,8 @@ def _name_for(path: str) -> str:
     return path.strip("./").replace("/", "-") or "app"
 
 
-def _unresolved(revision: str) -> RevisionError:
-    return RevisionError(f"unable to resolve '{revision}' to a commit SHA: revision not found")
+def _unresolved(revision: str) -> Unresolved:
+    return Unresolved(f"unable to resolve '{revision}' to a commit SHA")
 
 
 def _not_fetched(commit: str) -> RevisionError:
@@ -212,12 +212,13 @@ def _not_fetched(commit: str) -> RevisionError:
     return RevisionError(
         "failed to initialize repository resources: rpc error: code = Internal desc = "
         f"Failed to checkout revision {commit}: `git fetch origin {commit} --tags --force --prune` "
-        f"failed exit status 128: fatal: remote error: {why}\nfatal: git {why}",
-        commit=commit,
+        f"failed exit status 128: fatal: remote error: {why}\nfatal: git {why}"
     )
 
 
-async def load(app: JsonObject, wanted: Sequence[Wanted], repositories: Mapping[str, Repository]) -> Target:
+async def load(
+    app: JsonObject, wanted: Sequence[Wanted], repositories: Mapping[str, Repository], version: Version
+) -> Target:
     """Resolve what is wanted, and read its manifests, as far as that can be done."""
     revisions = [one.revision for one in wanted]
     manifests: list[Manifest] = []
@@ -232,11 +233,21 @@ async def load(app: JsonObject, wanted: Sequence[Wanted], repositories: Mapping[
                 manifests += await repository.manifests(revisions[index], one.source.get("path") or ".")
         except RevisionError as error:
             where = f"failed to generate manifest for source {index + 1} of {len(wanted)}"
-            why = f"{error}{awaited(app)}" if isinstance(error, NoSuchPath) else str(error)
+            why = f"{error}{_more(error, app, version)}"
             told = f"ComparisonError: Failed to load target state: {where}: rpc error: code = Unknown desc = {why}"
             return Target(revisions, error=told)
     namespace = (app["spec"].get("destination") or {}).get("namespace") or ""
     return Target(revisions, [_in_namespace(manifest, namespace) for manifest in manifests])
+
+
+def _more(error: RevisionError, app: JsonObject, version: Version) -> str:
+    match error:
+        case Unresolved() if version is Version.V3_6:
+            return ": revision not found"
+        case NoSuchPath():
+            return awaited(app)
+        case _:
+            return ""
 
 
 def _in_namespace(manifest: Manifest, namespace: str) -> Manifest:
