@@ -47,14 +47,14 @@ class Bench:
 
     async def create(self, name: str = KEY.name, **parts: Any) -> JsonObject:
         """Create an Application; *parts* go into its spec, or beside it when they are metadata, operation or status."""
-        beside = {part: parts.pop(part) for part in ("operation", "status") if part in parts}
-        spec = {
+        beside: JsonObject = {part: parts.pop(part) for part in ("operation", "status") if part in parts}
+        spec: JsonObject = {
             "project": "default",
             "destination": {"server": "https://kubernetes.default.svc", "namespace": "shop"},
             "source": {"repoURL": REPO, "path": "app", "targetRevision": "main"},
             **parts.pop("spec", {}),
         }
-        body = {"metadata": {"name": name, **parts}, "spec": spec, **beside}
+        body: JsonObject = {"metadata": {"name": name, **parts}, "spec": spec, **beside}
         return await self.client.create(APPLICATIONS, KEY.namespace, encode(body), codec=JSON)
 
     async def app(self, name: str = KEY.name) -> JsonObject:
@@ -71,7 +71,7 @@ class Bench:
     async def until(self, condition: Callable[[JsonObject], Any], name: str = KEY.name) -> JsonObject:
         """Wait, without reading in between, until a stored version is as wanted."""
         news = asyncio.Event()
-        self.client.listeners.append(lambda _, obj: news.set())
+        self.client.listeners.append(lambda *_: news.set())
         try:
             async with asyncio.timeout(1000):
                 while not condition(app := await self.app(name)):

@@ -1,8 +1,8 @@
 """An API server in memory, as far as Argo CD's kinds need one: a test double behind the Client protocol.
 
-It is honest about what the races depend on: one version counter, conflicts, whole answers, a watch that shows every
-version, ``metadata.generation`` that moves with everything but metadata, status as an ordinary field (spec 1.1), unknown
-fields of operations pruned, and 422 for an operationState without what it must have. Selectors are refused.
+It is honest about what the races depend on: one version counter, conflicts, a watch that shows every version,
+``metadata.generation`` that moves with everything but metadata, status as an ordinary field (spec 1.1), unknown fields
+of operations pruned, and 422 for an operationState without what it must have. Selectors are refused.
 """
 
 from __future__ import annotations
@@ -196,12 +196,13 @@ def _admitted(obj: JsonObject) -> JsonObject:
     if obj.get("kind") != "Application":
         return obj
     obj = copy.deepcopy(obj)
-    if (operation := obj.get("operation", {})) is None or not isinstance(operation, dict):
+    if not isinstance(obj.get("operation", {}), dict):
         raise Invalid(422, "Invalid", "operation: Invalid value: must be of type object")
-    for place in (obj.get("operation"), _state(obj).get("operation")):
+    for place in (obj.get("operation") or {}, _state(obj).get("operation") or {}):
         _prune(place, OPERATION_FIELDS)
-        _prune((place or {}).get("sync"), SYNC_FIELDS)
-    if missing := [name for name in ("operation", "phase", "startedAt") if (s := _state(obj)) and name not in s]:
+        _prune(place.get("sync") or {}, SYNC_FIELDS)
+    state = _state(obj)
+    if state and (missing := [name for name in ("operation", "phase", "startedAt") if name not in state]):
         raise Invalid(422, "Invalid", f"status.operationState.{missing[0]}: Required value")
     return obj
 
@@ -210,9 +211,9 @@ def _state(obj: JsonObject) -> JsonObject:
     return (obj.get("status") or {}).get("operationState") or {}
 
 
-def _prune(place: JsonObject | None, known: set[str]) -> None:
-    for name in (place or {}).keys() - known:
-        del (place or {})[name]
+def _prune(place: JsonObject, known: set[str]) -> None:
+    for name in place.keys() - known:
+        del place[name]
 
 
 def merged(target: Any, patch: Any) -> Any:
@@ -234,7 +235,7 @@ def json_patched(target: JsonObject, patch: Sequence[JsonObject]) -> JsonObject:
     for step in patch:
         *way, last = (part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:])
         try:
-            place = result
+            place: Any = result
             for part in way:
                 place = place[int(part)] if isinstance(place, list) else place[part]
             _carry_out(step, place, last)

@@ -23,6 +23,8 @@ class SyncScript:
     """Only so many attempts fail or end in Error; None: all."""
     duration: float | None = None
     """Seconds that applying takes, inside the worker."""
+    ends_twice: bool = False
+    """The final patch is sent again a moment later (spec 7)."""
     resources: Sequence[JsonObject] | None = None
     """The rows of syncResult.resources at the end, as they shall stand there."""
 
@@ -77,5 +79,10 @@ class Obstacles:
     """What stands in the way of every sync of an Application; empty where nothing does."""
 
     project: str = ""
-    destination: str = ""
+    """There is no such project."""
+    spec: str = ""
+    """The spec names no source, or a destination that is not known."""
     blocked: bool = False
+    """A window blocks the operation …"""
+    holds_automation: bool = False
+    """… or at least auto-sync."""

@@ -23,11 +23,13 @@ from kargo_py.kube.client import Client, JsonObject
 from kargo_py.kube.resources import Key
 from kargo_py.local.argocd.application_set import RollingSync, Template
 from kargo_py.local.argocd.cluster import Resource
-from kargo_py.local.argocd.controller import ApplicationWorkers, Controller, World
+from kargo_py.local.argocd.controller import Controller
 from kargo_py.local.argocd.engine import Manifest
 from kargo_py.local.argocd.repositories import GitRepository, ScriptedRepository
 from kargo_py.local.argocd.scripts import SyncScript
 from kargo_py.local.argocd.timing import Timing, Version
+from kargo_py.local.argocd.workers import ApplicationWorkers
+from kargo_py.local.argocd.world import World
 
 
 def utc_now() -> datetime:
@@ -153,10 +155,11 @@ class ScriptedApplication:
         error: str = "",
         times: int | None = None,
         duration: float | None = None,
+        ends_twice: bool = False,
         resources: Sequence[JsonObject] | None = None,
     ) -> None:
-        """Say how the next operation goes for which nothing is said yet; see :class:`SyncScript`."""
-        script = SyncScript(hang, fail, error, times, duration, resources)
+        """Say how the next operation goes for which nothing is said yet; the words are those of :class:`SyncScript`."""
+        script = SyncScript(hang, fail, error, times, duration, ends_twice, resources)
         self._world.play(self._key).scripts.append(script)
 
     def finish_hook(self, *, ok: bool = True, name: str = "") -> None:
@@ -269,6 +272,8 @@ class ScriptedApplicationSet:
         ignore: Sequence[str] = (),
     ) -> None:
         """Keep an Application as this template says; *ignore* has JSON pointers of ignoreApplicationDifferences."""
+        if spec is None and labels is None and annotations is None:
+            raise ValueError(f"Application {name}: say what its ApplicationSet keeps: spec, labels or annotations")
         self._world.templates[self._key(name, namespace)] = Template(spec, labels, annotations, ignore)
 
     def rolling_sync(self, *steps: Sequence[str], namespace: str = "") -> None:

@@ -41,7 +41,7 @@ def sources_of(app: JsonObject) -> list[JsonObject]:
         sync = hydrator["syncSource"]
         repository = sync.get("repoURL") or hydrator["drySource"]["repoURL"]
         return [{"repoURL": repository, "path": sync["path"], "targetRevision": sync["targetBranch"]}]
-    return list(spec.get("sources") or [spec["source"]])
+    return list(spec.get("sources") or ([spec["source"]] if spec.get("source") else []))
 
 
 def wanted_by_spec(app: JsonObject) -> list[Wanted]:

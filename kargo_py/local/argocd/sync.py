@@ -9,7 +9,7 @@ from kargo_py.kube.client import JsonObject
 from kargo_py.local.argocd.engine import Live, Manifest, Options, Pass, advance, terminate
 from kargo_py.local.argocd.operation import BLOCKED, Turn
 from kargo_py.local.argocd.scripts import Obstacles, SyncScript
-from kargo_py.local.argocd.sources import Target, Wanted, has_multiple_sources, sync_result, wanted_by
+from kargo_py.local.argocd.sources import Target, Wanted, has_multiple_sources, sources_of, sync_result, wanted_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,16 @@ def stopped(turn: Turn, app: JsonObject, obstacles: Obstacles) -> Outcome | None
         return _error(state, f"Failed to load application project: {obstacles.project}")
     if state["operation"].get("sync") is None:
         return _error(state, "Invalid operation request: no operation specified")
+    if not sources_of(app):
+        return _error(state, obstacles.spec)
     wanted = wanted_in(state, app)
     asked = sync_result(wanted, [one.revision for one in wanted], multiple=has_multiple_sources(app))
     if obstacles.blocked:
         if state["phase"] != "Running":
             return Outcome(state)
         return Outcome(state | {"message": BLOCKED, "syncResult": state.get("syncResult") or asked})
-    if obstacles.destination:
-        return _error(state | {"syncResult": asked}, obstacles.destination)
+    if obstacles.spec:
+        return _error(state | {"syncResult": asked}, obstacles.spec)
     return None
 
 

@@ -51,7 +51,8 @@ class Surroundings:
 def compared_to(app: JsonObject) -> JsonObject:
     """The part of the spec that a verdict is about."""
     spec = app["spec"]
-    sources = {"sources": sources_of(app)} if has_multiple_sources(app) else {"source": sources_of(app)[0]}
+    found = sources_of(app)
+    sources = {"sources": found} if has_multiple_sources(app) else {"source": found[0] if found else {}}
     ignored = {"ignoreDifferences": spec["ignoreDifferences"]} if spec.get("ignoreDifferences") else {}
     return {"destination": spec.get("destination") or {}, **sources, **ignored}
 
