@@ -47,7 +47,8 @@ def recorded_status(app: JsonObject, first: Row, reconciled: str) -> JsonObject 
         "reconciledAt": since,
     }
     if count := first.operation.history:
-        status["history"] = [{"id": number} for number in range(count)]
+        deployed = {"revision": _full(first.operation.synced), "source": app["spec"].get("source")}
+        status["history"] = [{"id": number, **deployed} for number in range(count)]
     if first.operation.phase != "None":
         status["operationState"] = _recorded_state(app, first.operation, since)
     return status

@@ -82,7 +82,7 @@ def judge(app: JsonObject, target: Target, around: Surroundings, level: Level, n
     if around.invalid:
         status["sync"] = {**before, "status": "Unknown"}
         health, conditions = "Unknown", {"InvalidSpecError": around.invalid}
-        return status | {"health": _health(status, health, now), "conditions": _conditions(status, conditions, now)}
+        return status | {"health": _health(status, health, now), "conditions": conditions_of(status, conditions, now)}
     revisions = list(target.revisions)
     named = {"revisions": revisions} if has_multiple_sources(app) else {"revision": revisions[0]}
     sync = {"comparedTo": compared_to(app), **named}
@@ -100,7 +100,7 @@ def judge(app: JsonObject, target: Target, around: Surroundings, level: Level, n
     status |= {
         "sync": {**sync, "status": state},
         "health": _health(status, health, now),
-        "conditions": _conditions(status, conditions, now),
+        "conditions": conditions_of(status, conditions, now),
         "controllerNamespace": app["metadata"].get("namespace") or "",
         "resourceHealthSource": "appTree",
     }
@@ -116,8 +116,9 @@ def _health(status: JsonObject, value: str, now: datetime) -> JsonObject:
     return before if before.get("status") == value else {"status": value, "lastTransitionTime": timestamp(now)}
 
 
-def _conditions(status: JsonObject, errors: Mapping[str, str], now: datetime) -> Sequence[JsonObject]:
-    since = {(c["type"], c["message"]): c["lastTransitionTime"] for c in status.get("conditions") or ()}
+def conditions_of(status: JsonObject, errors: Mapping[str, str], now: datetime) -> Sequence[JsonObject]:
+    """The conditions for *errors*, by type; those that *status* has already keep their time."""
+    since = {(c["type"], c["message"]): c.get("lastTransitionTime") for c in status.get("conditions") or ()}
     return [
         {"type": type_, "message": message, "lastTransitionTime": since.get((type_, message)) or timestamp(now)}
         for type_, message in errors.items()
@@ -187,8 +188,7 @@ class Held:
 def auto_sync(app: JsonObject, status: JsonObject, now: datetime, timing: Timing) -> AutoSync | Later | Held | None:
     """What auto-sync does about a verdict: each revision and source is tried once (spec 1.11).
 
-    Whether the revision counts depends on its having moved since the last verdict: an operation to an older one is
-    therefore not undone at once, but by the next commit.
+    So an operation to an older revision is not undone at once, but by the next commit, or by self-heal.
     """
     policy: JsonObject | None = (app["spec"].get("syncPolicy") or {}).get("automated")
     busy = app.get("operation") or app["metadata"].get("deletionTimestamp")
@@ -215,8 +215,7 @@ def auto_sync(app: JsonObject, status: JsonObject, now: datetime, timing: Timing
 
 
 def _request(app: JsonObject, policy: JsonObject, named: JsonObject, heals: int) -> Patch:
-    sources = sources_of(app)
-    sync = {**named, **({"sources": sources} if has_multiple_sources(app) else {"source": sources[0]})}
+    sync = {**named, **_named_sources(app)}
     if options := app["spec"]["syncPolicy"].get("syncOptions"):
         sync["syncOptions"] = options
     if policy.get("prune"):
@@ -234,12 +233,19 @@ def _request(app: JsonObject, policy: JsonObject, named: JsonObject, heals: int)
 
 
 def _is_attempted(app: JsonObject, last: JsonObject, named: JsonObject) -> bool:
-    result = last.get("syncResult") or {}
+    """Whether this was deployed, or tried, from the same sources.
+
+    Of a revision that has moved since the last verdict only the last operation tells; one that has not is not tried
+    again if it is in the history, either.
+    """
+    status = app.get("status") or {}
+    wanted = {**named, **_named_sources(app)}
+    tried = [last.get("syncResult") or {}]
+    if all((status.get("sync") or {}).get(name) == value for name, value in named.items()):
+        tried += status.get("history") or ()
+    return any(all(one.get(name) == value for name, value in wanted.items()) for one in tried)
+
+
+def _named_sources(app: JsonObject) -> JsonObject:
     sources = sources_of(app)
-    if (result.get("sources") or sources) != sources and has_multiple_sources(app):
-        return False
-    if not has_multiple_sources(app) and result.get("source") != sources[0]:
-        return False
-    before = (app.get("status") or {}).get("sync") or {}
-    moved = any(before.get(name) != value for name, value in named.items())
-    return not moved or all(result.get(name) == value for name, value in named.items())
+    return {"sources": sources} if has_multiple_sources(app) else {"source": sources[0]}

@@ -245,7 +245,7 @@ class ApplicationWorkers:
             case Later(until):
                 self.refresh(Level.RECENT, (until - now).total_seconds())
             case Held(why):
-                status["conditions"] = [{"type": "SyncError", "message": why}]
+                status["conditions"] = verdict.conditions_of(app["status"], {"SyncError": why}, now)
             case None:
                 pass
 
