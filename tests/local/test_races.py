@@ -62,7 +62,7 @@ async def test_an_operation_taken_back_in_the_gap_runs_to_its_end(bench: Bench, 
     app = await bench.until(lambda app: phase(app) == "Succeeded" and owner(app) == "mine")
 
     assert "operation" not in app
-    assert "b" == state(app)["syncResult"]["revision"][0]
+    assert state(app)["syncResult"]["revision"][0] == "b"
 
 
 async def test_an_operation_with_a_hook_taken_back_in_the_gap_is_an_orphan(bench: Bench, argo: ArgoCD) -> None:
@@ -99,8 +99,8 @@ async def test_a_clean_take_back_lets_auto_sync_deploy_the_changed_target(bench:
     await bench.patch({"operation": None})
     app = await bench.until(lambda app: phase(app) == "Succeeded" and "info" not in state(app)["operation"])
 
-    assert {"automated": True} == state(app)["operation"]["initiatedBy"]
-    assert "bbbbbbb" == state(app)["syncResult"]["revision"][:7]
+    assert state(app)["operation"]["initiatedBy"] == {"automated": True}
+    assert state(app)["syncResult"]["revision"][:7] == "bbbbbbb"
 
 
 async def test_a_whole_terminating_state_before_pick_up_ends_it_unrun(bench: Bench, argo: ArgoCD) -> None:
@@ -140,7 +140,7 @@ async def test_a_terminating_in_the_gap_is_overwritten(bench: Bench, argo: ArgoC
     accepted = await bench.patch(TERMINATING)
     app = await bench.until(lambda app: ended(app) and owner(app) == "mine")
 
-    assert ("Terminating", "Succeeded") == (phase(accepted), phase(app))
+    assert (phase(accepted), phase(app)) == ("Terminating", "Succeeded")
 
 
 async def test_a_terminating_during_the_last_gap_is_overwritten(bench: Bench, argo: ArgoCD) -> None:
@@ -177,7 +177,7 @@ async def test_a_stale_terminating_kills_the_next_operation(bench: Bench, argo: 
     await bench.patch({"operation": operation()})
     app = await bench.until(ended)
 
-    assert ("Terminating", "first") == (phase(stale), owner(stale))
+    assert (phase(stale), owner(stale)) == ("Terminating", "first")
     assert (phase(app), state(app)["message"], owner(app)) == ("Failed", "Operation terminated", "first")
 
 
@@ -225,7 +225,7 @@ async def test_a_window_holds_up_termination(bench: Bench, argo: ArgoCD) -> None
     argo.project("default").allow()
     app = await bench.until(ended)
 
-    assert "Terminating" == phase(waiting)
+    assert phase(waiting) == "Terminating"
     assert (phase(app), state(app)["message"], owner(app)) == ("Failed", "Operation terminated", "mine")
 
 
@@ -253,7 +253,7 @@ async def test_an_operation_written_in_the_last_gap_is_cleared(bench: Bench, arg
     await asyncio.sleep(60)
     app = await bench.app()
 
-    assert ("mine", 2, False) == (owner(app), len(app["status"]["history"]), "operation" in app)
+    assert (owner(app), len(app["status"]["history"]), "operation" in app) == ("mine", 2, False)
 
 
 async def test_a_last_write_that_comes_twice_clears_the_next_operation(bench: Bench, argo: ArgoCD) -> None:
@@ -331,4 +331,4 @@ async def test_skip_reconcile_keeps_an_operation_waiting(bench: Bench, argo: Arg
     await bench.patch({"metadata": {"annotations": {skip: None}}})
     app = await bench.until(ended)
 
-    assert ("first", "mine") == (owner(waiting), owner(app))
+    assert (owner(waiting), owner(app)) == ("first", "mine")

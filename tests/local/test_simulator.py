@@ -37,15 +37,15 @@ async def run(bench: Bench, **operation_: Any) -> JsonObject:
 
 
 async def test_the_first_verdict_after_an_operation_is_stale(bench: Bench) -> None:
-    """reconciledAt moves while the old verdict still stands; the new one follows (spec 1.10)."""
+    """Its reconciledAt is new, its verdict the old one; the new one follows (spec 1.10)."""
     async with bench.argo() as argo:
         await run_first(bench, argo)
         await asyncio.sleep(5)
     after = [version for version in bench.versions if ended(version)]
     verdicts = [(v["status"]["reconciledAt"] >= state(v)["finishedAt"], v["status"]["sync"]["status"]) for v in after]
 
-    assert (False, "OutOfSync") == verdicts[0]
-    assert [(True, "OutOfSync"), (True, "Synced")] == list(dict.fromkeys(verdicts[1:]))
+    assert verdicts[0] == (False, "OutOfSync")
+    assert list(dict.fromkeys(verdicts[1:])) == [(True, "OutOfSync"), (True, "Synced")]
 
 
 async def run_first(bench: Bench, argo: ArgoCD) -> None:
@@ -123,7 +123,7 @@ async def test_an_operation_written_while_the_controller_is_down(bench: Bench, v
 
 
 async def test_leaked_retries_use_up_the_budget_in_3_5(bench: Bench) -> None:
-    """retryCount of the last operation counts in the next one, unless its state is reset (spec 1.12)."""
+    """The retryCount of the last operation counts in the next one, unless its state is reset (spec 1.12)."""
     argo = bench.argo(Version.V3_5)
     await synced(bench, argo)
     argo.repository(REPO).commit("bbbbbbb", paths={"app": [Manifest("ConfigMap", name) for name in "ab"]})
@@ -136,19 +136,19 @@ async def test_leaked_retries_use_up_the_budget_in_3_5(bench: Bench) -> None:
     third = await run(bench, **retry)
     await argo.stop()
 
-    assert [2, 2, None] == [state(app).get("retryCount") for app in (first, second, third)]
+    assert [state(app).get("retryCount") for app in (first, second, third)] == [2, 2, None]
     assert state(second)["finishedAt"] == state(second)["startedAt"]
 
 
 async def test_history_has_a_limit(bench: Bench) -> None:
-    """revisionHistoryLimit keeps the newest; their ids go on."""
+    """The limit keeps the newest; their ids go on."""
     argo = bench.argo()
     await synced(bench, argo, revisionHistoryLimit=2)
     for _ in range(3):
         app = await run(bench)
     await argo.stop()
 
-    assert [2, 3] == [entry["id"] for entry in app["status"]["history"]]
+    assert [entry["id"] for entry in app["status"]["history"]] == [2, 3]
 
 
 async def test_health_as_was_said(bench: Bench) -> None:
@@ -178,7 +178,7 @@ async def test_pruning(bench: Bench) -> None:
     await argo.stop()
 
     assert {"PruneSkipped", "Synced"} == {row["status"] for row in state(kept)["syncResult"]["resources"]}
-    assert ("OutOfSync", "Synced") == (still["status"]["sync"]["status"], app["status"]["sync"]["status"])
+    assert (still["status"]["sync"]["status"], app["status"]["sync"]["status"]) == ("OutOfSync", "Synced")
 
 
 class TestRefresh:
@@ -197,8 +197,8 @@ class TestRefresh:
         app = await bench.app()
         await argo.stop()
 
-        assert "2" == pending["metadata"]["annotations"][REFRESH_TIMESTAMP]
-        assert {} == (app["metadata"].get("annotations") or {})
+        assert pending["metadata"]["annotations"][REFRESH_TIMESTAMP] == "2"
+        assert (app["metadata"].get("annotations") or {}) == {}
 
     async def test_3_5_knows_no_timestamp(self, bench: Bench) -> None:
         """It drops the request and lets the timestamp lie."""
@@ -209,7 +209,7 @@ class TestRefresh:
         app = await bench.app()
         await argo.stop()
 
-        assert {REFRESH_TIMESTAMP: "1"} == app["metadata"]["annotations"]
+        assert app["metadata"]["annotations"] == {REFRESH_TIMESTAMP: "1"}
 
     async def test_git_is_looked_at_from_time_to_time(self, bench: Bench) -> None:
         """A new commit shows within three minutes without anybody asking."""
@@ -222,7 +222,7 @@ class TestRefresh:
         app = await bench.app()
         await argo.stop()
 
-        assert ("Synced", "OutOfSync") == (early["status"]["sync"]["status"], app["status"]["sync"]["status"])
+        assert (early["status"]["sync"]["status"], app["status"]["sync"]["status"]) == ("Synced", "OutOfSync")
 
 
 class TestAutoSync:
@@ -245,8 +245,8 @@ class TestAutoSync:
         later = await bench.app()
         await argo.stop()
 
-        assert ("Failed", "SyncError") == (phase(app), app["status"]["conditions"][0]["type"])
-        assert ("Succeeded", "Synced") == (phase(later), later["status"]["sync"]["status"])
+        assert (phase(app), app["status"]["conditions"][0]["type"]) == ("Failed", "SyncError")
+        assert (phase(later), later["status"]["sync"]["status"]) == ("Succeeded", "Synced")
 
     async def test_self_heal_waits_longer_each_time(self, bench: Bench) -> None:
         """Drift is undone, after 2 s, 6 s, 18 s."""
@@ -261,7 +261,7 @@ class TestAutoSync:
             waited.append((bench.now() - since).total_seconds())
         await argo.stop()
 
-        assert [True, True, True] == [low < took < low + 3 for low, took in zip((0, 4, 16), waited, strict=True)]
+        assert [low < took < low + 3 for low, took in zip((0, 4, 16), waited, strict=True)] == [True, True, True]
         assert state(app)["operation"]["sync"]["autoHealAttemptsCount"] == 3
 
     async def test_a_window_keeps_auto_sync_off(self, bench: Bench) -> None:
@@ -276,7 +276,7 @@ class TestAutoSync:
         await bench.until(lambda app: app["status"]["sync"]["status"] == "Synced")
         await argo.stop()
 
-        assert ("OutOfSync", "first") == (app["status"]["sync"]["status"], owner(app))
+        assert (app["status"]["sync"]["status"], owner(app)) == ("OutOfSync", "first")
 
     async def test_first_operation_shows_blocked_for_a_moment(self, bench: Bench) -> None:
         """What is manual is not seen on an Application without a state (spec 1.11)."""
@@ -308,10 +308,10 @@ class TestApplicationSet:
         await argo.stop()
 
         assert reverted["spec"] == spec
-        assert ({}, {REFRESH: "normal"}) == (
+        assert (
             reverted["metadata"].get("labels") or {},
             reverted["metadata"]["annotations"],
-        )
+        ) == ({}, {REFRESH: "normal"})
         assert phase(app) == "Succeeded"
 
     async def test_an_ignored_field_stays(self, bench: Bench) -> None:
@@ -341,7 +341,7 @@ class TestApplicationSet:
         app = await bench.app()
         await argo.stop()
 
-        assert "applicationset-controller" == app["operation"]["initiatedBy"]["username"]
+        assert app["operation"]["initiatedBy"]["username"] == "applicationset-controller"
         assert owner(app) == "mine"
 
 
@@ -402,7 +402,7 @@ async def test_a_deleted_application_is_forgotten(bench: Bench) -> None:
     app = await bench.app()
     await argo.stop()
 
-    assert ("Synced", "") == (app["status"]["sync"]["status"], phase(app))
+    assert (app["status"]["sync"]["status"], phase(app)) == ("Synced", "")
 
 
 class TestBadUse:
@@ -465,5 +465,5 @@ class TestBadUse:
             await bench.patch({"operation": operation()})
             app = await bench.until(lambda app: ended(app) and app["status"].get("conditions"))
 
-        assert ("Error", "spec.source or spec.sources is required") == (phase(app), state(app)["message"])
-        assert "InvalidSpecError" == app["status"]["conditions"][0]["type"]
+        assert (phase(app), state(app)["message"]) == ("Error", "spec.source or spec.sources is required")
+        assert app["status"]["conditions"][0]["type"] == "InvalidSpecError"
