@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kargo_py.kube.errors import NotFound, ServerError
+from kargo_py.kube.errors import NotFound, OutcomeUnknown, ServerError
 from kargo_py.local.argocd.documents import APPLICATIONS, REFRESH, REFRESH_TIMESTAMP
 from kargo_py.local.argocd.engine import Manifest
 from kargo_py.local.argocd.simulator import ArgoCD
@@ -384,6 +384,32 @@ async def test_it_goes_on_after_failures_of_the_server(bench: Bench, monkeypatch
     await argo.stop()
 
     assert (phase(app), owner(app)) == ("Succeeded", "mine")
+
+
+async def test_a_write_whose_answer_is_lost_is_repeated(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last write has landed, is sent again, and clears what was requested in between."""
+    argo = bench.argo()
+    await synced(bench, argo)
+    patch, lost = bench.client.patch, iter([False, False, True])
+
+    async def loses_an_answer(*arguments: Any, **options: Any) -> Any:
+        answer = await patch(*arguments, **options)
+        if next(lost, False):
+            raise OutcomeUnknown("the test lost the answer")
+        return answer
+
+    await bench.patch({"operation": operation()})
+    monkeypatch.setattr(bench.client, "patch", loses_an_answer)
+    await bench.until(lambda app: ended(app) and owner(app) == "mine")
+    monkeypatch.undo()
+    await bench.patch({"operation": operation("second")})
+    await asyncio.sleep(0.005)
+    assert "operation" in await bench.app()
+    await asyncio.sleep(10)
+    await argo.stop()
+
+    app = await bench.app()
+    assert (owner(app), len(app["status"]["history"]), "operation" in app) == ("mine", 2, False)
 
 
 async def test_a_deleted_application_is_forgotten(bench: Bench) -> None:

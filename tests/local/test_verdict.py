@@ -24,6 +24,7 @@ from kargo_py.local.argocd.verdict import (
     due,
     judge,
     refreshed_patch,
+    request_patch,
 )
 
 JsonObject = dict[str, Any]
@@ -189,7 +190,7 @@ def test_the_operation_of_auto_sync() -> None:
     found = auto_sync(app(spec={"syncPolicy": policy}), out_of_sync("new"), NOW, Timing())
 
     assert isinstance(found, AutoSync)
-    assert found.patch.body == {
+    assert request_patch(app(), found.operation).body == {
         "metadata": {"resourceVersion": "1"},
         "operation": {
             "initiatedBy": {"automated": True},

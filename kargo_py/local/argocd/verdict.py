@@ -168,7 +168,7 @@ def refreshed_patch(app: JsonObject, version: Version) -> Patch | None:
 class AutoSync:
     """Auto-sync writes this operation."""
 
-    patch: Patch
+    operation: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +211,10 @@ def auto_sync(app: JsonObject, status: JsonObject, now: datetime, timing: Timing
         if now < until:
             return Later(until)
         heals += 1
-    return AutoSync(_request(app, policy, named, heals))
+    return AutoSync(_operation(app, policy, named, heals))
 
 
-def _request(app: JsonObject, policy: JsonObject, named: JsonObject, heals: int) -> Patch:
+def _operation(app: JsonObject, policy: JsonObject, named: JsonObject, heals: int) -> JsonObject:
     sync = {**named, **_named_sources(app)}
     if options := app["spec"]["syncPolicy"].get("syncOptions"):
         sync["syncOptions"] = options
@@ -222,11 +222,15 @@ def _request(app: JsonObject, policy: JsonObject, named: JsonObject, heals: int)
         sync["prune"] = True
     if heals:
         sync["autoHealAttemptsCount"] = heals
-    operation = {
+    return {
         "initiatedBy": {"automated": True},
         "retry": app["spec"]["syncPolicy"].get("retry") or {"limit": 5},
         "sync": sync,
     }
+
+
+def request_patch(app: JsonObject, operation: JsonObject) -> Patch:
+    """Write an operation of auto-sync: guarded, and with the state of the last one reset (spec 1.11)."""
     empty = {} if app.get("status") else {"sync": {"status": ""}, "health": {}}
     guard = {"resourceVersion": app["metadata"]["resourceVersion"]}
     return merge({"metadata": guard, "operation": operation, "status": {**empty, "operationState": None}})

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from kargo_py.kube.client import JsonObject
-from kargo_py.kube.errors import KubeError, NotFound
+from kargo_py.kube.errors import Conflict, KubeError, NotFound
 from kargo_py.kube.resources import Key
 from kargo_py.local.argocd import application_set, operation, sync, verdict
 from kargo_py.local.argocd.documents import (
@@ -66,10 +66,12 @@ class ApplicationWorkers:
         """Take note of a version. The first one wakes no operation: only an update does (spec 1.4)."""
         self.app = app
         self._if_due()
-        if first and self._world.version.refresh_wakes_operation:
-            self._refresh.set(self._world.timing.notice)
         if not first:
             self._wake()
+        elif self._world.version.refresh_wakes_operation:
+            self._refresh.set(self._world.timing.notice)
+        else:
+            self._refresh.set(self._age)
 
     def is_known(self, app: JsonObject) -> bool:
         """Whether this very version was the last one."""
@@ -82,13 +84,14 @@ class ApplicationWorkers:
 
     def live_changed(self) -> None:
         """Something the Application manages has changed, and the cache has seen it."""
-        self.refresh(Level.RECENT)
-        if self.app.get("operation") and not self._world.version.refresh_wakes_operation:
-            self._operation.set(self._world.timing.batching)
+        self._look_again(Level.RECENT)
 
     def project_changed(self) -> None:
         """The project of the Application is another one now."""
-        self.refresh(Level.LATEST)
+        self._look_again(Level.LATEST)
+
+    def _look_again(self, level: Level) -> None:
+        self.refresh(level)
         if self.app.get("operation") and not self._world.version.refresh_wakes_operation:
             self._operation.set(self._world.timing.batching)
 
@@ -135,7 +138,7 @@ class ApplicationWorkers:
         written = operation_state(app)
         if begun.beginning is not Beginning.RESUME:
             await world.pause(world.timing.gap)
-            await world.write(self.key, operation.state_patch(app, begun.state, world.version))
+            await world.insist(self.key, operation.state_patch(app, begun.state, world.version))
             written = begun.state
             self._count(begun, play)
         outcome = await self._sync(begun, app, play)
@@ -146,10 +149,10 @@ class ApplicationWorkers:
             state = operation.terminating_if_asked(state, await world.read(self.key))
         await world.pause(world.timing.gap)
         if state != written:
-            await world.write(self.key, operation.state_patch(app, state, world.version))
+            await world.insist(self.key, operation.state_patch(app, state, world.version))
         if state["phase"] not in IN_PROGRESS and play.current.ends_twice:
             await world.pause(world.timing.gap)
-            await world.write(self.key, operation.state_patch(app, state, world.version))
+            await world.insist(self.key, operation.state_patch(app, state, world.version))
         self._follow_up(state, play)
 
     @staticmethod
@@ -203,11 +206,16 @@ class ApplicationWorkers:
     async def _reconcile(self) -> None:
         world = self._world
         asked, self._level = self._level, None
-        app = await world.read(self.key)
-        now = world.now()
-        level = max(asked or Level.RECENT, verdict.due(app, now, self._age) or Level.RECENT)
-        if (asked or verdict.due(app, now, self._age)) and not is_skipped(app):
-            await self._refresh_status(app, level, now)
+        try:
+            app = await world.read(self.key)
+            now = world.now()
+            levels = [level for level in (asked, verdict.due(app, now, self._age)) if level]
+            if levels and not is_skipped(app):
+                await self._refresh_status(app, max(levels), now)
+        except KubeError:
+            self._level = asked
+            raise
+        self._refresh.set(self._age)
         if world.version.refresh_wakes_operation:
             self._wake()
 
@@ -239,15 +247,21 @@ class ApplicationWorkers:
     async def _auto_sync(self, app: JsonObject, status: JsonObject) -> None:
         now = self._world.now()
         match verdict.auto_sync(app, status, now, self._world.timing):
-            case AutoSync(patch):
-                with suppress(KubeError):  # somebody was quicker; the next refresh decides anew
-                    await self._world.write(self.key, patch)
+            case AutoSync(requested):
+                await self._request(requested)
             case Later(until):
                 self.refresh(Level.RECENT, (until - now).total_seconds())
             case Held(why):
                 status["conditions"] = verdict.conditions_of(app["status"], {"SyncError": why}, now)
             case None:
                 pass
+
+    async def _request(self, requested: JsonObject) -> None:
+        """Write an operation of auto-sync, unless another has come by now."""
+        while not (fresh := await self._world.read(self.key)).get("operation"):
+            with suppress(Conflict):
+                await self._world.write(self.key, verdict.request_patch(fresh, requested))
+                return
 
 
 class ApplicationSetWorker:

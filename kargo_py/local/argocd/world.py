@@ -9,8 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import structlog
+
 from kargo_py.kube.client import Client, JsonObject
 from kargo_py.kube.codec import JSON, encode
+from kargo_py.kube.errors import OutcomeUnknown, Unreachable
 from kargo_py.kube.resources import Key
 from kargo_py.local.argocd.application_set import RollingSync, Template
 from kargo_py.local.argocd.cluster import Cluster
@@ -19,6 +22,8 @@ from kargo_py.local.argocd.repositories import Repository
 from kargo_py.local.argocd.scripts import Obstacles, Project, SyncScript
 from kargo_py.local.argocd.sources import sources_of
 from kargo_py.local.argocd.timing import Timing, Version
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -69,6 +74,17 @@ class World:
     async def write(self, key: Key, patch: Patch) -> JsonObject:
         """Send a patch."""
         return await self.client.patch(APPLICATIONS, key, encode(patch.body), codec=JSON, patch_type=patch.type)
+
+    async def insist(self, key: Key, patch: Patch) -> None:
+        """Send a patch until it is known to have arrived, which may be more often than once."""
+        while True:
+            try:
+                await self.write(key, patch)
+            except (OutcomeUnknown, Unreachable) as error:
+                _log.warning("write is repeated", application=str(key), error=str(error))
+                await self.pause(self.timing.after_failure)
+            else:
+                return
 
     def play(self, key: Key) -> Play:
         """The scripts of an Application."""
