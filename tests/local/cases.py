@@ -126,6 +126,7 @@ class Case:
     parts: JsonObject = field(default_factory=dict)
     """What else the Application has before the act."""
     timing: Timing = TIMING
+    """Where two workers were in a race, the delays with which it ends as it did in the recording."""
     clock: float = 2.0
     """Seconds from the reconciledAt in the first row to the first act."""
     cut: bool = False
@@ -254,7 +255,14 @@ CONFIGS = [
 ]
 
 HOOKS = [
-    *on_hook("c-waiting-for-hook-40s.trace.txt", at_once(request()), HEAD, HEAD_35, live=False),
+    *on_hook(
+        "c-waiting-for-hook-40s.trace.txt",
+        at_once(request()),
+        HEAD,
+        live=False,
+        timing=replace(TIMING, live_cache=0.001, refresh=0.02),
+    ),
+    *on_hook("c-waiting-for-hook-40s.trace.txt", at_once(request()), "", HEAD_35, live=False),
     *on_hook("d-terminate-by-status-patch.trace.txt", at_once(TERMINATE), HEAD, HEAD_35, before=hanging, live=False),
     *on_hook("e-hook-job-succeeds.trace.txt", [(0, request()), (3.4, finish(ok=True))], HEAD, HEAD_35),
     *on_hook("f-hook-job-fails.trace.txt", [(0, request()), (2.3, finish(ok=False))], HEAD, HEAD_35),
@@ -449,7 +457,14 @@ def auto(*commits: str) -> list[tuple[str, Paths]]:
 
 
 AUTOMATED = [
-    Case("r-autosync-on-create.trace.txt", at_once(patch()), auto("35d7bac"), spec=AUTO, created={}),
+    Case(
+        "r-autosync-on-create.trace.txt",
+        at_once(patch()),
+        auto("35d7bac"),
+        spec=AUTO,
+        created={},
+        timing=replace(TIMING, auto_sync=0.03),
+    ),
     Case(
         "r2-autosync-app-op-to-an-older-revision.trace.txt",
         at_once(request(revision="40ec10c".ljust(40, "0"))),

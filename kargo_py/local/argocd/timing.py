@@ -44,6 +44,8 @@ class Timing:
     """Between looks at an operation about which there is no news."""
     refresh: float = 0.03
     hard_refresh: float = 0.13
+    auto_sync: float = 0.008
+    """From the operation that auto-sync writes to the verdict it was written for."""
     application_set: float = 0.015
     """From an event to the write of the ApplicationSet controller."""
     start: float = 1.2

@@ -261,6 +261,7 @@ class ApplicationWorkers:
         while not (fresh := await self._world.read(self.key)).get("operation"):
             with suppress(Conflict):
                 await self._world.write(self.key, verdict.request_patch(fresh, requested))
+                await self._world.pause(self._world.timing.auto_sync)
                 return
 
 
