@@ -164,6 +164,16 @@ def test_conclude(began: str, found: JsonObject, expected: tuple[str, str, int |
     ) == expected
 
 
+def test_a_back_off_that_cannot_be_read() -> None:
+    """There is no retry, and the message says why."""
+    found = ended("Failed", limit=2)
+    found["operation"]["retry"]["backoff"]["duration"] = "soon"
+    written = conclude(Turn(Beginning.RESUME, state("Running")), found, NOW)
+
+    assert (written["phase"], "retryCount" in written) == ("Failed", False)
+    assert written["message"].startswith("no (failed to retry: 'soon' is no duration")
+
+
 def test_termination_by_timeout_says_so() -> None:
     """The cause is known in the turn that begins with the time-out."""
     turn = Turn(Beginning.TIMEOUT, state("Terminating"))

@@ -119,7 +119,11 @@ def conclude(turn: Turn, state: JsonObject, now: datetime) -> JsonObject:
     if ended["phase"] == "Succeeded":
         return ended
     if not terminated and (count < limit or limit < 0):
-        at = (now + _backoff(retry, count)).strftime("%I:%M%p").removeprefix("0")
+        try:
+            backoff = _backoff(retry, count)
+        except ValueError as error:
+            return ended | {"message": f"{ended['message']} (failed to retry: {error})"}
+        at = (now + backoff).strftime("%I:%M%p").removeprefix("0")
         again = f"{ended['message']}. Retrying attempt #{count + 1} at {at}."
         return ended | {"phase": "Running", "retryCount": count + 1, "message": again}
     if count:

@@ -113,7 +113,7 @@ class ScriptedRepository:
 
 
 class AnyRepository:
-    """Has every commit, and a commit for every branch and tag; a chart's versions are their own revisions."""
+    """Has every commit, and a commit for every branch and tag."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -223,7 +223,7 @@ async def load(
     revisions = [one.revision for one in wanted]
     manifests: list[Manifest] = []
     for index, one in enumerate(wanted):
-        if one.source.get("chart"):
+        if one.source.get("chart"):  # its versions are their own revisions
             manifests.append(Manifest("ConfigMap", one.source["chart"], content=one.revision))
             continue
         repository = repositories.get(one.source["repoURL"]) or AnyRepository(one.source["repoURL"])

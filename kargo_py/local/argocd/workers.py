@@ -118,6 +118,9 @@ class ApplicationWorkers:
             except KubeError as error:
                 _log.warning("request failed", application=str(self.key), error=str(error))
                 alarm.set(self._world.timing.after_failure)
+            except Exception as error:
+                error.add_note(f"the simulated Argo CD worked on Application {self.key}")
+                raise
 
     # -- the operation ------------------------------------------------------------------------------------------------
 
