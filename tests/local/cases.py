@@ -168,14 +168,14 @@ IN_CFG = {"source": source("cfg")}
 
 def on_cfg(name: str, act: Act, act_35: Act | None = None, *, live: int | None, **more: Any) -> list[Case]:
     """The same act on both versions, at an application of two ConfigMaps."""
-    common = {"spec": IN_CFG, **more}
     return [
         Case(
             file,
             at_once(chosen),
             commits,
             deployed=() if live is None else cfg_at(commits, live),
-            **common,
+            spec=IN_CFG,
+            **more,
         )
         for file, chosen, commits in ((name, act, CFG), (f"v3.5.1/{name}", act_35 or act, CFG_35))
     ]

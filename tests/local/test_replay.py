@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -79,10 +78,11 @@ def _full(revision: str) -> str:
 
 async def play(bench: Bench, argo: ArgoCD, acts: Sequence[tuple[float, Act]]) -> None:
     """Do everything at its time."""
-    for (before, _), (at, act) in pairwise([(0.0, None), *acts]):
-        await asyncio.sleep(at - before)
-        assert act is not None
+    passed = 0.0
+    for at, act in acts:
+        await asyncio.sleep(at - passed)
         await act(bench, argo)
+        passed = at
 
 
 async def replayed(bench: Bench, case: Case, trace: Trace) -> list[Row]:
