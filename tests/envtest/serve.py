@@ -38,7 +38,8 @@ def main(arguments: Sequence[str]) -> int:
         "--directory", type=Path, metavar="DIR", help="where the kubeconfig and the logs are kept [a temporary one]"
     )
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs are started with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     ready = False
     try:
         with _directory(options.directory) as directory, _server(directory, options.port) as server:
