@@ -334,7 +334,7 @@ class ApiServer:
         if not (wanted := self.options.port):
             return ports
         try:
-            _socket_on(wanted).close()
+            _socket_on(wanted, reuse=True).close()
         except OSError as error:
             raise ServerFailed(f"port {wanted} of {HOST}: {error.strerror}; choose another one") from error
         return dataclasses.replace(ports, apiserver=wanted)
@@ -433,8 +433,10 @@ def _socket_on_any() -> socket.socket:
             return _socket_on(random.SystemRandom().randrange(15000, _first_ephemeral_port()))
 
 
-def _socket_on(port: int) -> socket.socket:
+def _socket_on(port: int, *, reuse: bool = False) -> socket.socket:
+    """*reuse*: closed connections of a server that has just ended there do not matter, as to a Go program."""
     taken = socket.socket()
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
     try:
         taken.bind((HOST, port))
     except OSError:
