@@ -15,6 +15,7 @@ from typing import Annotated, Literal, Self
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 from tenacity import wait_exponential, wait_random
 
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
@@ -152,12 +153,20 @@ def read_config(config: object) -> ArgoCDUpdateConfig:
     try:
         return ArgoCDUpdateConfig.model_validate(config)
     except ValidationError as error:
-        faults = [f"{_where(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()[:3]]
+        faults = [f"{_where(fault['loc'])}: {_what(fault)}" for fault in error.errors()[:3]]
         raise ValueError("; ".join(faults)) from error
 
 
 def _where(location: Sequence[int | str]) -> str:
     return "config" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+
+
+def _what(fault: ErrorDetails) -> str:
+    if fault["type"] == "string_type" and isinstance(
+        fault["input"], int | float
+    ):  # in YAML without quotes; bool is int
+        return "must be a string; put a revision made of digits in quotes"
+    return fault["msg"].removeprefix("Value error, ")
 
 
 @dataclass(frozen=True, slots=True)
