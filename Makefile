@@ -3,6 +3,7 @@
 VENV    ?= .venv
 WORKERS ?= 2
 PYTEST_ARGS ?=
+CLUSTER_ARGS ?=
 BENCH      ?= ../shared/bench/promo_bench.py
 BENCH_ARGS ?= latency throughput idle --check
 
@@ -47,6 +48,10 @@ envtest: setup ## build kube-apiserver and etcd into the cache (minutes the firs
 .PHONY: test-envtest
 test-envtest: envtest ## tests that run against a real kube-apiserver
 	$(PYTHON) -m pytest -m envtest -n $(WORKERS) $(PYTEST_ARGS)
+
+.PHONY: cluster
+cluster: envtest ## a real API server with all CRDs to try things on, until Ctrl-C (CLUSTER_ARGS='--port N --directory DIR')
+	@exec $(PYTHON) -m tests.envtest.serve $(CLUSTER_ARGS)
 
 .PHONY: lint
 lint: setup contracts ## format check, lint, spelling, import contracts

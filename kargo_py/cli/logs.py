@@ -28,14 +28,16 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 def configure_logs(log_format: str, level: str) -> None:
     """Set structlog up, writing to standard error; raises ValueError for a word that is not known.
 
-    *log_format*: json, console or auto. *level*: debug, info, warning or error, in any case (Kargo's are in capitals).
+    *log_format*: json, console or auto. *level*: debug, info, warning or error. Both in any case (Kargo's levels are in
+    capitals).
     """
     number = _LEVELS.get(level.lower())
     if number is None:
         raise ValueError(LEVEL_UNKNOWN(level=level, known=", ".join(_LEVELS)))
-    if log_format not in {"json", "console", "auto"}:
+    chosen = log_format.lower()
+    if chosen not in {"json", "console", "auto"}:
         raise ValueError(FORMAT_UNKNOWN(format=log_format))
-    console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    console = chosen == "console" or (chosen == "auto" and sys.stderr.isatty())
     rendering: Sequence[Processor] = (
         [structlog.dev.ConsoleRenderer()]
         if console

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, NoReturn
 
 import typer
 
 from kargo_py import __version__
+from kargo_py.messages import Shown, message
+
+NO_ARGOCD_KUBECONFIG = message(
+    "kubeconfig {path}: no such file; name another with --argocd-kubeconfig or $ARGOCD_KUBECONFIG",
+    do="Correct the path, or leave the option out where Argo CD is in the cluster of the Stages.",
+    shown=Shown.COMMAND_LINE,
+)
+
+CANNOT_RUN = 1
+USAGE_ERROR = 2
+"""Typer's own code for an option that does not exist."""
 
 app = typer.Typer(
     name="kargo-py",
@@ -39,15 +51,25 @@ def run(
     kubeconfig: Annotated[
         str | None,
         typer.Option(
-            help="kubeconfig of Kargo's cluster; else $KUBECONFIG, the pod's service account, ~/.kube/config.",
+            metavar="FILE",
+            # No envvar: $KUBECONFIG may name several files, and they are merged.
+            help="kubeconfig of Kargo's cluster; else the pod's service account, else ~/.kube/config."
+            "  [env var: KUBECONFIG]",
         ),
     ] = None,
     argocd_kubeconfig: Annotated[
         str | None,
-        typer.Option(envvar="ARGOCD_KUBECONFIG", help="kubeconfig of Argo CD's cluster, if it is another one."),
+        typer.Option(
+            metavar="FILE",
+            envvar="ARGOCD_KUBECONFIG",
+            help="kubeconfig of Argo CD's cluster, if it is another one.",
+        ),
     ] = None,
     argocd_namespace: Annotated[
-        str, typer.Option(envvar="ARGOCD_NAMESPACE", help="Namespace of Applications where a step names none.")
+        str,
+        typer.Option(
+            metavar="NS", envvar="ARGOCD_NAMESPACE", help="Namespace of Applications where a step names none."
+        ),
     ] = "argocd",
     watch_argocd_namespace_only: Annotated[
         bool,
@@ -57,7 +79,9 @@ def run(
             help="Watch Applications in that namespace only.",
         ),
     ] = False,
-    shard: Annotated[str, typer.Option(envvar="SHARD_NAME", help="Act on Stages of this shard.")] = "",
+    shard: Annotated[
+        str, typer.Option(metavar="NAME", envvar="SHARD_NAME", help="Act on Stages of this shard [none].")
+    ] = "",
     default_controller: Annotated[
         bool | None,
         typer.Option(
@@ -67,46 +91,66 @@ def run(
         ),
     ] = None,
     instance_id: Annotated[
-        str, typer.Option(envvar="KARGO_PY_INSTANCE_ID", help="Name of this control plane [uid of kube-system].")
+        str,
+        typer.Option(
+            metavar="ID", envvar="KARGO_PY_INSTANCE_ID", help="Name of this control plane [uid of kube-system]."
+        ),
     ] = "",
     metrics_bind_address: Annotated[
         str,
         typer.Option(
-            envvar="METRICS_BIND_ADDRESS", help="Serve Prometheus metrics at HOST:PORT or :PORT [0: nowhere]."
+            metavar="ADDRESS",
+            envvar="METRICS_BIND_ADDRESS",
+            help="Serve Prometheus metrics at HOST:PORT or :PORT; 0: nowhere.",
         ),
     ] = "0",
     log_format: Annotated[
-        str, typer.Option(envvar="LOG_FORMAT", help="json, console, or auto: console on a terminal.")
+        str,
+        typer.Option(
+            metavar="WORD", envvar="LOG_FORMAT", help="json, console, or auto: console on a terminal, else json."
+        ),
     ] = "auto",
-    log_level: Annotated[str, typer.Option(envvar="LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[
+        str, typer.Option(metavar="WORD", envvar="LOG_LEVEL", help="debug, info, warning or error.")
+    ] = "info",
 ) -> None:
     """Run the controllers in the foreground until SIGTERM or SIGINT."""
+    from kargo_py.cli import options as checks
     from kargo_py.cli.logs import configure_logs
+
+    try:
+        configure_logs(log_format, log_level)
+        checks.check_namespace(argocd_namespace)
+        checks.check_shard(shard, default_controller)
+        checks.check_instance_id(instance_id)
+        checks.check_metrics_address(metrics_bind_address)
+    except ValueError as error:
+        fail(str(error), code=USAGE_ERROR)
+    if argocd_kubeconfig and not Path(argocd_kubeconfig).expanduser().exists():
+        # Seen here, because deeper down nothing knows which option named the file.
+        fail(NO_ARGOCD_KUBECONFIG(path=argocd_kubeconfig))
+
     from kargo_py.cli.serve import serve
     from kargo_py.controllers.running import Options
     from kargo_py.controllers.world import Responsibility
 
-    try:
-        configure_logs(log_format, log_level)
-    except ValueError as error:
-        fail(str(error))
     options = Options(
         kubeconfig=kubeconfig,
         argocd_kubeconfig=argocd_kubeconfig,
         argocd_namespace=argocd_namespace,
         watch_argocd_namespace_only=watch_argocd_namespace_only,
         instance=instance_id,
-        metrics_address="" if metrics_bind_address == "0" else metrics_bind_address,
+        metrics_address="" if metrics_bind_address == checks.NO_METRICS else metrics_bind_address,
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )
     if (why := serve(options)) is not None:
         fail(why)
 
 
-def fail(why: str) -> None:
-    """Say why in one line and exit with code 1."""
+def fail(why: str, code: int = CANNOT_RUN) -> NoReturn:
+    """Say why in one line, and exit."""
     typer.echo(f"kargo-py: {' '.join(why.split())}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(code)
 
 
 def main() -> None:

@@ -89,7 +89,9 @@ texts above that are marked *also in the log*. Other fields say what a line is a
 }
 
 _TITLES: Mapping[str, str] = {
+    "kargo_py.cli.options": "Options",
     "kargo_py.cli.logs": "Options of the log",
+    "kargo_py.cli.main": "Files",
     "kargo_py.controllers.metrics": "The address for metrics",
     "kargo_py.controllers.running": "What must be there",
     "kargo_py.kube.rest": "Requests to the API server",
@@ -148,7 +150,8 @@ _ALSO: Mapping[Shown, str] = {
 def render() -> str:
     """The page."""
     for module in walk_packages(kargo_py.__path__, "kargo_py."):
-        import_module(module.name)
+        if not module.name.endswith(".__main__"):
+            import_module(module.name)
     parts = [_HEAD]
     for place, (title, introduction) in _PLACES.items():
         parts += [f"\n## {title}\n\n{introduction}", *(_rules() if place is Shown.REFUSAL else _section(place))]

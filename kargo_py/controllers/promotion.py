@@ -194,7 +194,7 @@ class PromotionController:
             return None
         stage_raw = await world.stages.read(Key(key.namespace, promotion.spec.stage))
         stage = world.stage_models.read(stage_raw)
-        if not self._ours(promotion, stage_raw, stage):
+        if not self._ours(promotion, stage):
             return None
         if (asked := self._asked_to_abort(promotion)) is not None:
             return await self._abort(raw, promotion, asked)
@@ -217,12 +217,12 @@ class PromotionController:
             await self._end(raw, fail(promotion, PromotionPhase.ERRORED, str(error), world.now()))
             return None
 
-    def _ours(self, promotion: Promotion, stage_raw: JsonObject | None, stage: Stage | None) -> bool:
-        """Whether this controller acts on *promotion*: its Stage decides, and its own label where there is none."""
+    def _ours(self, promotion: Promotion, stage: Stage | None) -> bool:
+        """Whether this controller acts on *promotion*: its Stage decides, its own label where that cannot be read."""
         covers = self._world.responsibility.covers
         if stage is not None:
             return covers(stage.metadata.labels, stage.spec.shard)
-        return stage_raw is None and covers(promotion.metadata.labels)
+        return covers(promotion.metadata.labels)
 
     # -- aborting -------------------------------------------------------------------------------------------------
 

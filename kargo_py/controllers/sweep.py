@@ -95,7 +95,7 @@ class Sweeper:
         if self._watched.get(key) != text:
             self._forget(key)
             self._watched[key] = text
-            world.argocd.wait_for(text)
+            world.argocd.attempt(text)
         found = await world.promotions.read_live(Key(stamp.namespace, stamp.name))
         if found is not None and JSON.meta(found).uid == stamp.uid:
             self._forget(key)

@@ -287,7 +287,7 @@ class World:
         """Endings are kept from the moment an intent is on record until the Promotion has ended or is gone."""
         before, after = stamps_of(old), stamps_of(new)
         for stamp in after - before:
-            self.argocd.wait_for(stamp)
+            self.argocd.attempt(stamp)
         for stamp in before - after:
             self.argocd.forget(stamp)
 

@@ -171,12 +171,31 @@ _STATES = {
 
 
 @dataclass(slots=True)
-class _Standing:
-    """What an operation looks like, since when by our own clock, and how often Argo CD was nudged since."""
+class Attempt:
+    """What this process keeps about one attempt; all of it may be lost, times are of the loop's clock.
 
-    aspect: object
-    since: float
+    ``latched``: its ending, kept before a queue or a newer state can hide it. ``never_issued``: no start was ever sent.
+    ``since``: since when the Application's operation has been as it is (``aspect``), and ``nudges`` how many were sent
+    since. ``terminated_at``: when it was last asked to end. The step's own: ``held``, somebody else's operation had the
+    Application when we last looked; ``free_since``, the time it became free, until that is written; ``repeat_at``, when
+    the next attempt may follow.
+    """
+
+    latched: OperationState | None = None
+    never_issued: bool = False
+    aspect: object = None
+    since: float | None = None
     nudges: int = 0
+    terminated_at: float | None = None
+    held: bool = False
+    free_since: str | None = None
+    repeat_at: float | None = None
+
+    def unchanged(self, aspect: object, now: float) -> float:
+        """Seconds for which the Application's operation has been like *aspect*, as it is now."""
+        if self.since is None or self.aspect != aspect:
+            self.aspect, self.since, self.nudges = aspect, now, 0
+        return now - self.since
 
 
 class TargetError(ValueError):
@@ -214,12 +233,8 @@ class ArgoCD:
         self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
         self.applications: Cache[Application] = Cache(client, APPLICATIONS, codec=self._codec, namespace=namespace)
-        self._latched: dict[str, OperationState] = {}
-        self._waited_for: set[str] = set()
-        self._never_issued: set[str] = set()
+        self._attempts: dict[str, Attempt] = {}
         self._unchanged_since: dict[Key, float] = {}
-        self._standing: dict[str, _Standing] = {}
-        self._terminated_at: dict[str, float] = {}
         self._application_sets: dict[Key, tuple[float, JsonObject | None]] = {}
         self.applications.witness(self._latch)
         self.applications.subscribe(self._note)
@@ -229,8 +244,9 @@ class ArgoCD:
     def _latch(self, app: Application) -> None:
         """Keep an ending that is waited for, before a queue or a newer state can hide it."""
         state = app.status.operation_state
-        if state is not None and state.completed and (mark := state.mark) is not None and mark in self._waited_for:
-            self._latched.setdefault(mark, state)
+        attempt = self._attempts.get(state.mark or "") if state is not None and state.completed else None
+        if attempt is not None and attempt.latched is None:
+            attempt.latched = state
 
     def _note(self, old: Application | None, new: Application | None) -> None:
         """Remember since when a verdict has stood."""
@@ -240,17 +256,13 @@ class ArgoCD:
         elif old is None or fingerprint(old) != fingerprint(new):
             self._unchanged_since[new.key] = asyncio.get_running_loop().time()
 
-    def wait_for(self, stamp: str) -> None:
-        """From now on the ending of *stamp* is kept until :meth:`forget`."""
-        self._waited_for.add(stamp)
+    def attempt(self, stamp: str) -> Attempt:
+        """What this process keeps about the attempt *stamp* from now on, its ending included, until :meth:`forget`."""
+        return self._attempts.setdefault(stamp, Attempt())
 
     def forget(self, stamp: str) -> None:
         """The ending of *stamp* has been recorded."""
-        self._waited_for.discard(stamp)
-        self._never_issued.discard(stamp)
-        self._latched.pop(stamp, None)
-        self._standing.pop(stamp, None)
-        self._terminated_at.pop(stamp, None)
+        self._attempts.pop(stamp, None)
 
     # -- before the start -----------------------------------------------------------------------------------------
 
@@ -317,7 +329,7 @@ class ArgoCD:
         mark = f"{KARGO_MARK}{origin.promotion}"
         if stamp.attempt == 1 and (theirs := _operation_of(app, mark)) is not None:
             return _record(app, edit, stamp.step, 0, mark, initiator(theirs))
-        self._never_issued.add(str(stamp))
+        self.attempt(str(stamp)).never_issued = True
         return _record(app, edit, stamp.step, stamp.attempt, str(stamp), origin.initiator.username)
 
     async def outdated(self, record: Record, request: UpdateRequest) -> Record | None:
@@ -330,7 +342,9 @@ class ArgoCD:
         if app is None:
             return None
         moved = (app.metadata.annotations.stamp or "") != record.seen_stamp
-        if not (self._decide(record, request).verb is Verb.START or (moved and record.stamp in self._never_issued)):
+        if not (
+            self._decide(record, request).verb is Verb.START or (moved and self.attempt(record.stamp).never_issued)
+        ):
             return None
         app, edit = await self.prepare(request)
         now = _record(app, edit, record.step, record.attempt, record.stamp, record.initiator)
@@ -436,8 +450,9 @@ class ArgoCD:
             initiator=origin.initiator,
             edit=edit,
         )
-        first = record.stamp in self._never_issued
-        self._never_issued.discard(record.stamp)
+        attempt = self.attempt(record.stamp)
+        first = attempt.never_issued
+        attempt.never_issued = False
         try:
             answer = await uninterrupted(
                 guarded_patch(
@@ -450,9 +465,8 @@ class ArgoCD:
                 )
             )
         except (Conflict, NotFound):
-            if first:
-                # Certainly not carried out, so this process knows again that the attempt never was.
-                self._never_issued.add(record.stamp)
+            # Certainly not carried out; whether an earlier one was is as it was known before.
+            attempt.never_issued = first
             raise
         except OutcomeUnknown:
             self.applications.mark_dirty(record.key)
@@ -462,13 +476,12 @@ class ArgoCD:
     async def _terminate(self, app: Application, mark: str) -> None:
         """Ask for the end once; that it was accepted proves nothing, so an unknown outcome does not matter either."""
         patch = terminate_patch(app, mark, _rfc3339_now())
-        self._terminated_at[mark] = asyncio.get_running_loop().time()
+        self.attempt(mark).terminated_at = asyncio.get_running_loop().time()
         await self._patch(app.key, patch)
 
     async def _nudge(self, app: Application, mark: str) -> None:
         await self._patch(app.key, nudge_patch(app))
-        if (standing := self._standing.get(mark)) is not None:
-            standing.nudges += 1
+        self.attempt(mark).nudges += 1
 
     async def _patch(self, key: Key, patch: Patch) -> None:
         try:
@@ -487,7 +500,7 @@ class ArgoCD:
 
     def _too_soon(self, mark: str) -> float:
         """Seconds until the operation may be asked to terminate again."""
-        last = self._terminated_at.get(mark)
+        last = self.attempt(mark).terminated_at
         return 0.0 if last is None else last + TERMINATE_AGAIN - asyncio.get_running_loop().time()
 
     def _held_back(self, key: Key, error: KubeError) -> KubeError:
@@ -510,7 +523,9 @@ class ArgoCD:
         self, record: Record, request: UpdateRequest | None = None, *, stopping: bool = False, fenced: bool = False
     ) -> Decision:
         app = self.applications.get(record.key)
-        standing = self._standing_since(record.stamp, app)
+        attempt = self.attempt(record.stamp)
+        aspect = operation_aspect(app) if app is not None else None
+        unchanged = attempt.unchanged(aspect, asyncio.get_running_loop().time())
         intent = Intent(
             record.key,
             record.uid,
@@ -523,12 +538,12 @@ class ArgoCD:
             accept_newer=request is not None and request.accept_newer,
         )
         known = Knowledge(
-            self._latched.get(record.stamp),
-            never_issued=record.stamp in self._never_issued,
+            attempt.latched,
+            never_issued=attempt.never_issued,
             fenced=fenced,
             stopping=stopping,
-            unchanged=asyncio.get_running_loop().time() - standing.since,
-            nudges=standing.nudges,
+            unchanged=unchanged,
+            nudges=attempt.nudges,
         )
         return decide_operation(app, intent, known)
 
@@ -547,16 +562,6 @@ class ArgoCD:
             present=_traces(self.applications.get(record.key), record.stamp),
             issued=issued,
         )
-
-    def _standing_since(self, mark: str, app: Application | None) -> _Standing:
-        """Since when the operation of *app* has been as it is; kept for what is waited for only."""
-        aspect = operation_aspect(app) if app is not None else None
-        standing = self._standing.get(mark)
-        if standing is None or standing.aspect != aspect:
-            standing = _Standing(aspect, asyncio.get_running_loop().time())
-            if mark in self._waited_for:
-                self._standing[mark] = standing
-        return standing
 
     # -- health ---------------------------------------------------------------------------------------------------
 

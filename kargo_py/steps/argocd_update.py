@@ -15,6 +15,7 @@ from typing import Annotated, Literal, Self
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 from tenacity import wait_exponential, wait_random
 
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
@@ -40,6 +41,12 @@ REVISION_NEEDED = message(
     "updateTargetRevision needs a desiredRevision",
     do="Part of *invalid configuration*: give this source of the step's config a `desiredRevision`, or take "
     "`updateTargetRevision` away.",
+    shown=Shown.PROMOTION,
+)
+NOT_A_STRING = message(
+    "must be a string; put a revision made of digits in quotes",
+    do="Part of *invalid configuration*: YAML takes `123456`, `1e6` or `true` without quotes for something else. "
+    'Write `"123456"`.',
     shown=Shown.PROMOTION,
 )
 INVALID_CONFIGURATION = message(
@@ -222,12 +229,20 @@ def read_config(config: object) -> ArgoCDUpdateConfig:
     try:
         return ArgoCDUpdateConfig.model_validate(config)
     except ValidationError as error:
-        faults = [f"{_where(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()[:3]]
+        faults = [f"{_where(fault['loc'])}: {_what(fault)}" for fault in error.errors()[:3]]
         raise ValueError("; ".join(faults)) from error
 
 
 def _where(location: Sequence[int | str]) -> str:
     return "config" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+
+
+def _what(fault: ErrorDetails) -> str:
+    if fault["type"] == "string_type" and isinstance(
+        fault["input"], int | float
+    ):  # in YAML without quotes; bool is int
+        return NOT_A_STRING()
+    return fault["msg"].removeprefix("Value error, ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +266,6 @@ class ArgoCDUpdate:
 
     def __init__(self, argocd: ArgoCD) -> None:
         self._argocd = argocd
-        self._held: set[str] = set()
-        self._free_since: dict[str, str] = {}
-        self._repeat_at: dict[str, float] = {}
 
     # -- towards success ------------------------------------------------------------------------------------------
 
@@ -340,11 +352,12 @@ class ArgoCDUpdate:
             return _Look(attempts if known else [*past, last.ended(last.state, said)])
         if last.state is TargetState.WRONG_REVISION:
             now = asyncio.get_running_loop().time()
-            due = self._repeat_at.setdefault(last.stamp, now + pause_before(count, _BETWEEN_ATTEMPTS))
-            if now < due:
+            kept = self._argocd.attempt(last.stamp)
+            if kept.repeat_at is None:
+                kept.repeat_at = now + pause_before(count, _BETWEEN_ATTEMPTS)
+            if now < kept.repeat_at:
                 said = TRYING_AGAIN(message=last.message)
-                return _Look(attempts, wait=Observation(last, said, notable=True, look_after=due - now))
-            del self._repeat_at[last.stamp]
+                return _Look(attempts, wait=Observation(last, said, notable=True, look_after=kept.repeat_at - now))
         stamp = _stamp(context, max(record.attempt for record in attempts) + 1)
         return _Look([*attempts, await self._argocd.intend(request, stamp, _origin(context))], intends=True)
 
@@ -352,18 +365,16 @@ class ArgoCDUpdate:
         """The record of *seen*, whose time begins when it could run: not while others held the Application."""
         record = seen.record
         if record.state.final:
-            self._held.discard(record.stamp)
-            self._free_since.pop(record.stamp, None)
             return record
+        kept = self._argocd.attempt(record.stamp)
         if seen.held:
-            self._held.add(record.stamp)
+            kept.held = True
             return record
         late = seen.issued and record.free_since is None and context.now - context.started_at > _PROMPT
-        if record.stamp in self._held or late:
-            self._held.discard(record.stamp)
-            self._free_since[record.stamp] = str(Time.of(context.now))
+        if kept.held or late:
+            kept.held, kept.free_since = False, str(Time.of(context.now))
         # Until it is written it is known here only.
-        return msgspec.structs.replace(record, free_since=self._free_since.get(record.stamp, record.free_since))
+        return msgspec.structs.replace(record, free_since=kept.free_since or record.free_since)
 
     # -- towards an end -------------------------------------------------------------------------------------------
 

@@ -21,12 +21,24 @@ from tests.envtest.server import ApiServer, running as fresh_server
 
 SERVER = "https://127.0.0.1:1"
 CRDS = Path(__file__).parents[2] / "crds"
+VARIABLES = {
+    "ARGOCD_KUBECONFIG",
+    "ARGOCD_NAMESPACE",
+    "ARGOCD_WATCH_ARGOCD_NAMESPACE_ONLY",
+    "IS_DEFAULT_CONTROLLER",
+    "KARGO_PY_INSTANCE_ID",
+    "KUBECONFIG",
+    "LOG_FORMAT",
+    "LOG_LEVEL",
+    "METRICS_BIND_ADDRESS",
+    "SHARD_NAME",
+}
 COMMAND = [sys.executable, "-c", "from kargo_py.cli.main import main; main()"]
 
 
 def kargo_py(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
-    env = {k: v for k, v in os.environ.items() if k not in {"KUBECONFIG", "LOG_LEVEL", "LOG_FORMAT"}}
+    """Run the command to its end; of the variables it reads, it gets those given here only."""
+    env = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False, env={**env, **environment}
     )
@@ -44,10 +56,10 @@ def kubeconfig(path: Path, server: str = SERVER) -> str:
     return str(path)
 
 
-def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    """Exit code 1, one line that says why, no traceback."""
+def assert_one_line(done: subprocess.CompletedProcess[str], *words: str, code: int = 1) -> None:
+    """The exit code, one line that says why, no traceback."""
     said = [line for line in done.stderr.splitlines() if line.startswith("kargo-py: ")]
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert len(said) == 1, done.stderr
     for word in words:
@@ -69,17 +81,70 @@ def test_unreachable_server(tmp_path: Path, options: list[str]) -> None:
     assert_one_line(kargo_py("run", "--kubeconfig", path, *options), SERVER, "is it running")
 
 
+def test_absent_argocd_kubeconfig(tmp_path: Path) -> None:
+    """The file for Argo CD's cluster that is not there: what is told is its own option and variable."""
+    good, absent = kubeconfig(tmp_path / "config"), str(tmp_path / "absent")
+    for done in (
+        kargo_py("run", "--kubeconfig", good, "--argocd-kubeconfig", absent),
+        kargo_py("run", "--kubeconfig", good, ARGOCD_KUBECONFIG=absent),
+    ):
+        assert_one_line(done, absent, "no such file", "--argocd-kubeconfig or $ARGOCD_KUBECONFIG")
+        assert " --kubeconfig" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--log-level", "loud"], "--log-level 'loud': must be one of debug, info, warning, error"),
+        (["--log-level", "LOUD"], "--log-level 'LOUD': must be one of debug, info, warning, error"),
         (["--log-format", "xml"], "--log-format 'xml': must be json, console or auto"),
         (["--instance-id", "a/b"], "instance id 'a/b'"),
+        (["--metrics-bind-address", "9090"], "--metrics-bind-address '9090': must be HOST:PORT or :PORT"),
+        (["--metrics-bind-address", ":65536"], "--metrics-bind-address ':65536'"),
+        (["--metrics-bind-address", ""], "--metrics-bind-address ''"),
+        (["--argocd-namespace", "Bad_NS!"], "--argocd-namespace 'Bad_NS!': must be 1 to 63 lowercase letters"),
+        (["--argocd-namespace", ""], "--argocd-namespace ''"),
+        (["--argocd-namespace", "a" * 64], "--argocd-namespace"),
+        (["--shard", "x y"], "--shard 'x y': must be 1 to 63 letters"),
+        (["--shard", "x" * 64], "--shard"),
+        (["--no-default-controller"], "--no-default-controller without --shard would act on no Stage"),
     ],
 )
 def test_wrong_options(tmp_path: Path, options: list[str], words: str) -> None:
-    """An option that makes no sense is refused before anything is started."""
-    assert_one_line(kargo_py("run", "--kubeconfig", kubeconfig(tmp_path / "config"), *options), words)
+    """An option that makes no sense is a usage error, before anything is connected."""
+    done = kargo_py("run", "--kubeconfig", kubeconfig(tmp_path / "config"), *options)
+    assert_one_line(done, words, code=2)
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_wrong_variable(tmp_path: Path) -> None:
+    """A variable is checked as its option is."""
+    done = kargo_py("run", "--kubeconfig", kubeconfig(tmp_path / "config"), IS_DEFAULT_CONTROLLER="false")
+    assert_one_line(done, "give --shard", code=2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--log-level", "WARNING", "--log-format", "Console"],
+        ["--instance-id", "me-1", "--metrics-bind-address", "127.0.0.1:0"],
+        ["--shard", "Eu_1.a", "--no-default-controller", "--argocd-namespace", "argo-cd"],
+    ],
+)
+def test_good_options(tmp_path: Path, options: list[str]) -> None:
+    """What is right gets as far as the API server."""
+    assert_one_line(kargo_py("run", "--kubeconfig", kubeconfig(tmp_path / "config"), *options), SERVER)
+
+
+def test_unknown_option() -> None:
+    """An option that does not exist has the same exit code as one with a wrong value."""
+    assert kargo_py("run", "--nope").returncode == 2
+
+
+def test_help_names_variables() -> None:
+    """The help of run names the variable of each option, and what to put in its place."""
+    shown = kargo_py("run", "--help").stdout
+    assert set(re.findall(r"env\s+var:\s+([A-Z_]+)", shown)) == VARIABLES
+    assert not re.search(r"<\w+>|TEXT", shown)
 
 
 def test_help_and_version() -> None:

@@ -209,7 +209,7 @@ async def test_an_ending_is_latched() -> None:
     ended = application(8, annotations={STAMP_KEY: STAMP}, status=state(OURS, "Succeeded", finishedAt="t2"))
     replaced = application(9, annotations={STAMP_KEY: STAMP}, operation=THEIRS, status=state(THEIRS, "Running"))
     async with running(server) as argocd:
-        argocd.wait_for(STAMP)
+        argocd.attempt(STAMP)
         argocd.applications.observe(ended)
         argocd.applications.observe(replaced)
         seen = argocd.observe(record()).record
@@ -226,7 +226,7 @@ async def test_an_ending_that_comes_after_newer_news() -> None:
     replaced = application(9, annotations={STAMP_KEY: STAMP}, operation=THEIRS, status=state(THEIRS, "Running"))
     server = Server(STARTED)
     argocd = ArgoCD(server)
-    argocd.wait_for(STAMP)
+    argocd.attempt(STAMP)
     seen, go = asyncio.Event(), asyncio.Event()
     server.watches = [[go, ("MODIFIED", ended), seen]]
     task = asyncio.create_task(argocd.applications.run())
@@ -308,7 +308,7 @@ async def test_stop_a_running_sync() -> None:
     """It is asked to terminate, not more than once a second, until it has ended, and that is what is recorded."""
     server = Server(RUNNING, TERMINATING, TERMINATING)
     async with running(server) as argocd:
-        argocd.wait_for(STAMP)
+        argocd.attempt(STAMP)
         first = await argocd.stop(record())
         overwritten = application(10, annotations={STAMP_KEY: STAMP}, operation=OURS, status=state(OURS, "Running"))
         argocd.applications.observe(overwritten)
@@ -377,7 +377,7 @@ async def test_a_sync_that_is_not_picked_up() -> None:
     server = Server(STARTED, *nudged)
     waits = []
     async with running(server) as argocd:
-        argocd.wait_for(STAMP)
+        argocd.attempt(STAMP)
         for _ in range(4):
             seen = await argocd.pursue(record(), REQUEST, ORIGIN)
             assert seen.look_after is not None
@@ -393,7 +393,7 @@ async def test_a_sync_that_somebody_orphaned() -> None:
     orphan = application(7, annotations={STAMP_KEY: STAMP}, status=state(OURS, "Running"))
     server = Server(orphan, TERMINATED)
     async with running(server) as argocd:
-        argocd.wait_for(STAMP)
+        argocd.attempt(STAMP)
         early = await argocd.pursue(record(), REQUEST, ORIGIN)
         assert early.look_after is not None
         await asyncio.sleep(early.look_after)

@@ -40,6 +40,7 @@ RULES: Final[dict[UserName, list[JsonObject]]] = {
     "controller": [
         _rule("kargo.akuity.io", ["*"], [*_READ, *_WRITE]),
         _rule("argoproj.io", ["applications"], [*_READ, "update", "patch"]),
+        _rule("argoproj.io", ["applicationsets"], ["get"]),
         _rule("", ["namespaces", "secrets", "configmaps"], _READ),
         _rule("", ["events"], [*_READ, "create", "patch"]),
         _rule("coordination.k8s.io", ["leases"], [*_READ, "create", "update", "patch"]),

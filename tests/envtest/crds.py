@@ -9,6 +9,8 @@ import yaml
 from tests.envtest.access import JsonObject
 from tests.envtest.server import DEFINITIONS, ApiServer
 
+OURS: Final = Path(__file__).resolve().parents[2] / "crds"
+
 # Argo CD's Application as far as a test needs it: anything goes, and status is no subresource, as in Argo CD's own.
 APPLICATION: Final[JsonObject] = {
     "apiVersion": "apiextensions.k8s.io/v1",

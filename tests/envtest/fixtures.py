@@ -5,14 +5,11 @@ that, but then no test could freeze, kill or compact it, which is what the serve
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.envtest import binaries, crds as definitions
 from tests.envtest.server import ApiServer, running
-
-CRDS = Path(__file__).resolve().parents[2] / "crds"
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +33,7 @@ def apiserver(apiserver_session: ApiServer) -> Iterator[ApiServer]:
 @pytest.fixture(scope="session")
 def crds(apiserver_session: ApiServer) -> ApiServer:
     """Give the server with our CRDs, and an Application that has no schema, installed and served."""
-    definitions.install(apiserver_session, [*definitions.read(CRDS), definitions.APPLICATION])
+    definitions.install(apiserver_session, [*definitions.read(definitions.OURS), definitions.APPLICATION])
     return apiserver_session
 
 

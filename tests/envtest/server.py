@@ -10,6 +10,7 @@ and ``token`` return at once.
 import base64
 import contextlib
 import csv
+import dataclasses
 import http.client
 import json
 import random
@@ -53,12 +54,13 @@ class Options:
     """How a server is run.
 
     ``audit="blocking"`` writes a request's line before the request ends, ``"batch"`` within a second and at less cost.
-    ``fsync=False`` trusts that the machine will not lose power.
+    ``fsync=False`` trusts that the machine will not lose power. ``port`` is the API server's; 0: any that is free.
     """
 
     audit: Literal["off", "blocking", "batch"] = "blocking"
     authorization: Literal["RBAC", "AlwaysAllow"] = "RBAC"
     fsync: bool = False
+    port: int = 0
     apiserver_arguments: tuple[str, ...] = ()
 
 
@@ -136,13 +138,13 @@ class ApiServer:
         """Start both on free ports; once somebody else is quicker to a port, on others. Raises ServerFailed."""
         for _ in range(_PORT_TRIES - 1):
             try:
-                self._start_on(_free_ports())
+                self._start_on(self._choose_ports())
             except _PortTaken:
                 self._discard()
             else:
                 break
         else:
-            self._start_on(_free_ports())
+            self._start_on(self._choose_ports())
         if self.options.authorization == "RBAC":
             for collection, manifest in access.role_manifests():
                 self.apply(collection, manifest)
@@ -327,6 +329,16 @@ class ApiServer:
 
     # Processes
 
+    def _choose_ports(self) -> "_Ports":
+        ports = _free_ports()
+        if not (wanted := self.options.port):
+            return ports
+        try:
+            _socket_on(wanted, reuse=True).close()
+        except OSError as error:
+            raise ServerFailed(f"port {wanted} of {HOST}: {error.strerror}; choose another one") from error
+        return dataclasses.replace(ports, apiserver=wanted)
+
     def _start_on(self, ports: "_Ports") -> None:
         self._ports = ports
         # Both at once: the API server needs a second before it first asks etcd.
@@ -421,8 +433,10 @@ def _socket_on_any() -> socket.socket:
             return _socket_on(random.SystemRandom().randrange(15000, _first_ephemeral_port()))
 
 
-def _socket_on(port: int) -> socket.socket:
+def _socket_on(port: int, *, reuse: bool = False) -> socket.socket:
+    """*reuse*: closed connections of a server that has just ended there do not matter, as to a Go program."""
     taken = socket.socket()
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
     try:
         taken.bind((HOST, port))
     except OSError:

@@ -36,7 +36,16 @@ def app(**source: Any) -> dict[str, Any]:
         (app(kustomize={"images": [{"repoURL": "i"}]}), "images[0]: exactly one of tag and digest must be given"),
         (app(kustomize={"images": [{"repoURL": "i", "tag": "1", "digest": "d"}]}), "exactly one of tag and digest"),
         (app(helm={"images": [{"key": "k"}]}), "config.apps[0].sources[0].helm.images[0].value: Field required"),
-        (app(desiredRevision=1.3), "config.apps[0].sources[0].desiredRevision"),
+        *(
+            (
+                app(desiredRevision=unquoted),
+                "config.apps[0].sources[0].desiredRevision: must be a string; put a revision made of digits in quotes",
+            )
+            for unquoted in (0, 1.3, True)
+        ),
+        ({"apps": [{"name": 7}]}, "config.apps[0].name: must be a string"),
+        (app(desiredRevision=["a"]), "config.apps[0].sources[0].desiredRevision: Input should be a valid string"),
+        (app(updateTargetRevision="maybe"), "config.apps[0].sources[0].updateTargetRevision: Input should be"),
     ],
 )
 def test_invalid(config: object, words: str) -> None:

@@ -1,0 +1,1 @@
+"""Stand-ins for other programs, to run promotions on one machine."""

@@ -1,0 +1,76 @@
+"""What the documentation says in tables and samples, compared with the code."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kargo_py.cli.main import app
+from kargo_py.controllers.running import Options
+from kargo_py.controllers.world import Responsibility
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+EMBED = (DOCS / "how-to/embed.md").read_text()
+CLI = (DOCS / "reference/cli.md").read_text()
+
+
+def table_after(text: str, words: str) -> list[list[str]]:
+    """The cells of the first table after *words*, without its head."""
+    lines = text[text.index(words) :].split("\n\n")[1].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+@pytest.mark.parametrize(
+    ("words", "described"), [("Fields of `Options`:", Options), ("Fields of `Responsibility`:", Responsibility)]
+)
+def test_fields(words: str, described: type) -> None:
+    """Each field stands in its table, with its default."""
+    made = described()
+    told = {name: default.replace('"', "'") for name, default, _ in table_after(EMBED, words)}
+
+    fields = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
+    shown = {
+        name: f"{type(value).__name__}()" if dataclasses.is_dataclass(value) else repr(value)
+        for name, value in fields.items()
+    }
+    assert told == {f"`{name}`": f"`{default}`" for name, default in shown.items()}
+
+
+def test_options() -> None:
+    """The table of the command has the options that the help has, in this order, with metavars and variables."""
+    shown = CliRunner().invoke(app, ["run", "--help"]).stdout.split("Options:")[1]
+    options = [
+        (option.replace(" / ", ", "), variable)
+        for option, variable in re.findall(
+            r"^  (--.*?)(?:  |$).*?env\s+var:\s+([A-Z_]+)", shown, re.MULTILINE | re.DOTALL
+        )
+    ]
+
+    told = [
+        (option.replace("`", ""), variable.strip("`")) for option, variable, *_ in table_after(CLI, "`run` is the only")
+    ]
+    assert told == options
+
+
+@pytest.mark.parametrize("code", re.findall(r"^```python\n(.*?)^```", EMBED, re.MULTILINE | re.DOTALL))
+def test_imports(code: str) -> None:
+    """What the samples import from us is there."""
+    imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
+    ours = [(node.module, name.name) for node in imports for name in node.names if f"{node.module}".startswith("kargo")]
+
+    assert ours
+    for module, name in ours:
+        assert hasattr(importlib.import_module(f"{module}"), name)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_quoted_revisions(page: Path) -> None:
+    """Whoever puts a revision of digits into one of our samples must not have to think of quotes."""
+    revisions = re.findall(r"^[ -]*desiredRevision: (.*)$", page.read_text(), re.MULTILINE)
+    assert [revision for revision in revisions if not revision.startswith('"')] == []
