@@ -80,6 +80,14 @@ crds: setup ## generate crds/ from the models
 check-crds: setup ## fail when crds/ is not what the models say
 	$(PYTHON) -m kargo_py.api.crd --check crds
 
+.PHONY: messages
+messages: setup ## generate docs/reference/messages.md from the declarations
+	$(PYTHON) -m kargo_py.cli.messages docs/reference/messages.md
+
+.PHONY: check-messages
+check-messages: setup ## fail when docs/reference/messages.md is not what the declarations say
+	$(PYTHON) -m kargo_py.cli.messages --check docs/reference/messages.md
+
 .PHONY: docs
 docs: setup ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

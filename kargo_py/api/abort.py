@@ -13,6 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kargo_py.api.types import Time
+from kargo_py.messages import Shown, message
+
+ABORT_NOT_UNDERSTOOD = message(
+    'the annotation kargo.akuity.io/abort is {value!r}; set it to terminate or {{"action": "terminate"}}',
+    do="The Promotion goes on as if the annotation were not there. Correct it: a new value is read at once.",
+    shown=Shown.EVENT,
+)
 
 ANNOTATION_ABORT = "kargo.akuity.io/abort"
 
@@ -62,9 +69,7 @@ def read_abort(annotation: str | None) -> Abort | None:
         asked = None
     if not isinstance(asked, dict) or asked.get("action") != _TERMINATE:
         shown = text if len(text) <= 80 else text[:79] + "…"
-        raise AbortError(
-            f'the annotation {ANNOTATION_ABORT} is {shown!r}; set it to {_TERMINATE} or {{"action": "{_TERMINATE}"}}'
-        )
+        raise AbortError(ABORT_NOT_UNDERSTOOD(value=shown))
     actor = asked.get("actor")
     return Abort(str(actor)[:_MAX_ACTOR] if isinstance(actor, str) else "", force=asked.get("force") is True)
 

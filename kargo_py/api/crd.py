@@ -50,6 +50,34 @@ from kargo_py.api.promotion import (
 from kargo_py.api.stage import AutoPromotionHold, Health, PromotionReference, Stage, StageStatus, VerificationInfo
 from kargo_py.api.types import JsonObject
 from kargo_py.api.warehouse import Warehouse, WarehouseStatus
+from kargo_py.messages import Shown, message
+
+ONE_OF_FREIGHT_AND_ORIGIN = message(
+    "exactly one of freight and origin must be given",
+    do="Give `spec.freight`. A Promotion with `spec.origin` is taken, but ends as `Errored`: kargo-py does not "
+    "choose the Freight yet.",
+    shown=Shown.REFUSAL,
+)
+STEP_OF_A_PROMOTION = message(
+    "a Promotion's step must have uses and no task",
+    do="Write the steps of the task out: kargo-py has no webhook that would do it.",
+    shown=Shown.REFUSAL,
+)
+ONE_OF_USES_AND_TASK = message(
+    "exactly one of uses and task must be given",
+    do="Give the step `uses` or `task`, not both. Only steps with `uses` can be copied into a Promotion.",
+    shown=Shown.REFUSAL,
+)
+TASK_CONTINUES_ON_ERROR = message(
+    "a step with a task cannot set continueOnError",
+    do="Remove `continueOnError` from this step, and set it at the steps of the task.",
+    shown=Shown.REFUSAL,
+)
+TASK_WITH_RETRY = message(
+    "a step with a task cannot set retry",
+    do="Remove `retry` from this step, and set it at the steps of the task.",
+    shown=Shown.REFUSAL,
+)
 
 HEADER = "# Generated from kargo_py/api by `make crds`. Do not edit.\n"
 
@@ -103,12 +131,8 @@ KINDS = (
         ),
         ("promo", "promos"),
         additions={
-            "spec": _rules(
-                ("has(self.freight) != has(self.origin)", "exactly one of freight and origin must be given")
-            ),
-            "spec.steps[]": _rules(
-                ("has(self.uses) && !has(self.task)", "a Promotion's step must have uses and no task")
-            ),
+            "spec": _rules(("has(self.freight) != has(self.origin)", ONE_OF_FREIGHT_AND_ORIGIN())),
+            "spec.steps[]": _rules(("has(self.uses) && !has(self.task)", STEP_OF_A_PROMOTION())),
             # A Promotion just created shows Pending, and that costs no write. The inner default applies only to a
             # status that is there, hence the outer one.
             "status": {"default": {}},
@@ -128,9 +152,9 @@ KINDS = (
         ),
         additions={
             "spec.promotionTemplate.spec.steps[]": _rules(
-                ("has(self.uses) != has(self.task)", "exactly one of uses and task must be given"),
-                ("!has(self.task) || !has(self.continueOnError)", "a step with a task cannot set continueOnError"),
-                ("!has(self.task) || !has(self.retry)", "a step with a task cannot set retry"),
+                ("has(self.uses) != has(self.task)", ONE_OF_USES_AND_TASK()),
+                ("!has(self.task) || !has(self.continueOnError)", TASK_CONTINUES_ON_ERROR()),
+                ("!has(self.task) || !has(self.retry)", TASK_WITH_RETRY()),
             ),
             **_CONDITIONS,
         },

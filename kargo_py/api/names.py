@@ -18,6 +18,23 @@ from hashlib import sha1, sha256
 from urllib.parse import quote, unquote_to_bytes
 
 from kargo_py.api.freight import ArtifactReference, Chart, FreightOrigin, GitCommit, Image
+from kargo_py.messages import Shown, message
+
+NO_STAGE_AUTHORIZED = message(
+    "it names no <project>:<stage>",
+    do="The annotation is empty. Write the Project and the Stage into it, as in `guestbook:test`.",
+    shown=Shown.PROMOTION,
+)
+ENTRY_MALFORMED = message(
+    "entry {entry!r} is not of the form <project>:<stage>",
+    do="Correct the entry. One wrong entry makes the whole annotation count for nothing.",
+    shown=Shown.PROMOTION,
+)
+ENTRY_WITH_WILDCARD = message(
+    "entry {entry!r} has a wildcard, which is not supported",
+    do="Name each Stage by itself, separated by commas. One wrong entry makes the whole annotation count for nothing.",
+    shown=Shown.PROMOTION,
+)
 
 FINALIZER = "kargo.akuity.io/finalizer"
 """On Stages and Projects; never on Promotions, Freight or Warehouses."""
@@ -299,16 +316,16 @@ def authorized_stages(value: str) -> frozenset[str]:
     """The ``<project>:<stage>`` entries of the annotation; raises AuthorizedStageError saying which entry is wrong."""
     found = frozenset(_authorized_stage(entry) for entry in map(str.strip, value.split(",")) if entry)
     if not found:
-        raise AuthorizedStageError("it names no <project>:<stage>")
+        raise AuthorizedStageError(NO_STAGE_AUTHORIZED())
     return found
 
 
 def _authorized_stage(entry: str) -> str:
     project, _, stage = map(str.strip, entry.partition(":"))
     if not project or not stage:
-        raise AuthorizedStageError(f"entry {entry!r} is not of the form <project>:<stage>")
+        raise AuthorizedStageError(ENTRY_MALFORMED(entry=entry))
     if "*" in entry:
-        raise AuthorizedStageError(f"entry {entry!r} has a wildcard, which is not supported")
+        raise AuthorizedStageError(ENTRY_WITH_WILDCARD(entry=entry))
     return f"{project}:{stage}"
 
 

@@ -14,6 +14,50 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+from kargo_py.messages import Shown, message
+
+INSTANCE_MALFORMED = message(
+    "instance id {instance!r}: must be 1 to 63 letters, digits, '.', '_' or '-', starting and ending with a letter "
+    "or digit",
+    do="Correct `--instance-id` or `KARGO_PY_INSTANCE_ID`.",
+    shown=Shown.COMMAND_LINE,
+)
+STAMP_TOO_LONG = message(
+    "stamp of {length} characters: at most {most} are allowed",
+    do="The stamp is made of the names of Project, Promotion and step. Give the step a shorter alias (`as`) or the "
+    "Promotion a shorter name.",
+    shown=Shown.PROMOTION,
+)
+_NO_STAMP = (
+    "Only kargo-py writes stamps: in a Promotion this is a fault of it, please report it. An Application's operation "
+    "with such a stamp is taken for somebody else's and left alone."
+)
+STAMP_OF_OTHER_VERSION = message(
+    "stamp {text!r}: version {version!r} is not one this program knows ({known})",
+    do=_NO_STAMP,
+    shown=Shown.PROMOTION,
+)
+STAMP_PARTS_MISSING = message(
+    "stamp {text!r}: has {count} parts after the version, not 6",
+    do=_NO_STAMP,
+    shown=Shown.PROMOTION,
+)
+STAMP_PART_MALFORMED = message(
+    "stamp {text!r}: a part is empty or wrongly encoded",
+    do=_NO_STAMP,
+    shown=Shown.PROMOTION,
+)
+STAMP_ATTEMPT_MALFORMED = message(
+    "stamp {text!r}: attempt {attempt!r} is not a number from 1 to 999999",
+    do=_NO_STAMP,
+    shown=Shown.PROMOTION,
+)
+STAMP_NOT_NORMAL = message(
+    "stamp {text!r}: is not in its normal form {normal!r}",
+    do=_NO_STAMP,
+    shown=Shown.PROMOTION,
+)
+
 STAMP_KEY = "kargo-py.io/stamp"
 """Under this name the stamp stands among an operation's info and among an object's annotations."""
 
@@ -37,10 +81,7 @@ class StampError(ValueError):
 def check_instance(instance: str) -> str:
     """Return *instance* if it can name a control plane; StampError says what is allowed otherwise."""
     if not _INSTANCE.fullmatch(instance):
-        raise StampError(
-            f"instance id {instance!r}: must be 1 to 63 letters, digits, '.', '_' or '-', "
-            "starting and ending with a letter or digit"
-        )
+        raise StampError(INSTANCE_MALFORMED(instance=instance))
     return instance
 
 
@@ -78,21 +119,21 @@ def make_stamp(instance: str, namespace: str, name: str, uid: str, step: str, at
 def parse_stamp(text: str) -> Stamp:
     """Read a stamp strictly: what this returns prints as exactly *text*; anything else raises StampError."""
     if len(text) > MAX_LENGTH:
-        raise StampError(f"stamp of {len(text)} characters: at most {MAX_LENGTH} are allowed")
+        raise StampError(STAMP_TOO_LONG(length=len(text), most=MAX_LENGTH))
     version, _, rest = text.partition("/")
     if version != _VERSION:
-        raise StampError(f"stamp {text!r}: version {version!r} is not one this program knows ({_VERSION})")
+        raise StampError(STAMP_OF_OTHER_VERSION(text=text, version=version, known=_VERSION))
     parts = rest.split("/")
     if len(parts) != 6:
-        raise StampError(f"stamp {text!r}: has {len(parts)} parts after the version, not 6")
+        raise StampError(STAMP_PARTS_MISSING(text=text, count=len(parts)))
     instance, *middle, attempt = parts
     check_instance(instance)
     if not all(_PART.fullmatch(p) for p in middle):
-        raise StampError(f"stamp {text!r}: a part is empty or wrongly encoded")
+        raise StampError(STAMP_PART_MALFORMED(text=text))
     if not _ATTEMPT.fullmatch(attempt):
-        raise StampError(f"stamp {text!r}: attempt {attempt!r} is not a number from 1 to 999999")
+        raise StampError(STAMP_ATTEMPT_MALFORMED(text=text, attempt=attempt))
     namespace, name, uid, step = (unquote(part) for part in middle)
     stamp = Stamp(instance, namespace, name, uid, step, int(attempt))
     if str(stamp) != text:
-        raise StampError(f"stamp {text!r}: is not in its normal form {str(stamp)!r}")
+        raise StampError(STAMP_NOT_NORMAL(text=text, normal=str(stamp)))
     return stamp

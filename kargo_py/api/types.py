@@ -15,6 +15,24 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from kargo_py.messages import Shown, message
+
+NOT_OF_ITS_FORM = message(
+    "{text!r} is not {form}",
+    do="Write the field in the form that the text names.",
+    shown=Shown.EVENT | Shown.PROMOTION,
+)
+DURATION_TOO_LONG = message(
+    "{text!r} is not {form}: it is longer than 292 years",
+    do="Write a shorter duration: Kubernetes cannot hold a longer one.",
+    shown=Shown.EVENT | Shown.PROMOTION,
+)
+NO_SUCH_DAY = message(
+    "{text!r} is not {form}: {why}",
+    do="The month has no such day. Correct the time.",
+    shown=Shown.EVENT | Shown.PROMOTION,
+)
+
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object as it stands on the wire."""
 
@@ -80,7 +98,7 @@ class _Text(str):
 
     def __new__(cls, text: str) -> Self:
         if not cls.pattern.fullmatch(text):
-            raise ValueError(f"{text!r} is not {cls.what}")
+            raise ValueError(NOT_OF_ITS_FORM(text=text, form=cls.what))
         return super().__new__(cls, text)
 
     @classmethod
@@ -127,7 +145,7 @@ class Duration(_Text):
     def __new__(cls, text: str) -> Self:
         duration = super().__new__(cls, text)
         if not -_LONGEST - 1 <= duration.nanoseconds <= _LONGEST:
-            raise ValueError(f"{text!r} is not {cls.what}: it is longer than 292 years")
+            raise ValueError(DURATION_TOO_LONG(text=text, form=cls.what))
         return duration
 
     @property
@@ -206,7 +224,7 @@ class _Timestamp(_Text):
             try:
                 time.datetime  # noqa: B018 - asked for its error
             except ValueError as error:
-                raise ValueError(f"{text!r} is not {cls.what}: {error}") from error
+                raise ValueError(NO_SUCH_DAY(text=text, form=cls.what, why=error)) from error
         return time
 
     @property

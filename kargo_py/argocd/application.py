@@ -21,6 +21,26 @@ from kargo_py.kube.client import EventType, Meta, Page, WatchEvent
 from kargo_py.kube.codec import JSON, split_event, split_list
 from kargo_py.kube.errors import DecodeError, error_from_status
 from kargo_py.kube.resources import Key, Resource
+from kargo_py.messages import Shown, message
+
+NOT_AN_APPLICATION = message(
+    "not an Application: {why}",
+    do="The API server, or a proxy in front of it, answered something else. It is asked again by itself; if it stays "
+    "so, look at what stands between kargo-py and the API server.",
+    shown=Shown.LOG,
+)
+NOT_A_LIST_OF_APPLICATIONS = message(
+    "not a list of Applications: {why}",
+    do="As for a single Application: it is asked again by itself, and Argo CD's Applications are not followed "
+    "meanwhile.",
+    shown=Shown.LOG,
+)
+NOT_AN_EVENT_OF_AN_APPLICATION = message(
+    "not a watch event of an Application: {why}",
+    do="The watch is given up and all Applications are listed again, by itself. If it comes again and again, look at "
+    "what stands between kargo-py and the API server.",
+    shown=Shown.LOG,
+)
 
 APPLICATIONS = Resource("argoproj.io", "v1alpha1", "applications", "Application")
 
@@ -362,7 +382,7 @@ class ApplicationCodec:
         try:
             return _decode(data)
         except msgspec.DecodeError as error:
-            raise DecodeError(f"not an Application: {error}") from error
+            raise DecodeError(NOT_AN_APPLICATION(why=error)) from error
 
     def page(self, data: bytes) -> Page[Application]:
         """Parse a list; one Application that does not fit the types costs the others nothing."""
@@ -373,7 +393,7 @@ class ApplicationCodec:
         except (msgspec.ValidationError, RecursionError):
             return self._page_of_raw(data)
         except msgspec.DecodeError as error:
-            raise DecodeError(f"not a list of Applications: {error}") from error
+            raise DecodeError(NOT_A_LIST_OF_APPLICATIONS(why=error)) from error
 
     def _page_of_raw(self, data: bytes) -> Page[Application]:
         body, items = split_list(data)
@@ -396,7 +416,7 @@ class ApplicationCodec:
             app = _decode(bytes(event.object))
             return WatchEvent(EventType(event.type), app.metadata.resource_version, app)
         except (msgspec.DecodeError, ValueError) as error:
-            raise DecodeError(f"not a watch event of an Application: {error}") from error
+            raise DecodeError(NOT_AN_EVENT_OF_AN_APPLICATION(why=error)) from error
 
     def meta(self, obj: Application) -> Meta:
         """Name, uid and version."""

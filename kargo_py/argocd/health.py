@@ -16,6 +16,77 @@ from kargo_py.api.stage import HealthState
 from kargo_py.argocd.application import Application, describe
 from kargo_py.argocd.revisions import matches
 from kargo_py.kube.resources import Key
+from kargo_py.messages import Shown, message
+
+DOES_NOT_EXIST = message(
+    "{app} does not exist",
+    do="The Stage's health is `Unknown` until the Application is there again. Create it, or run a Promotion whose "
+    "steps do not name it.",
+    shown=Shown.STAGE,
+)
+CANNOT_BE_READ = message(
+    "{app} cannot be read: {why}",
+    do="A field of the Application has a type that Argo CD does not define. Correct that field; the Stage is judged "
+    "again at once.",
+    shown=Shown.STAGE,
+)
+CANNOT_BE_COMPARED = message(
+    "{app}: {condition}: {message}",
+    do="A condition of the Application, `ComparisonError` or `InvalidSpecError`, with Argo CD's own text: it cannot "
+    "compare or use the spec. Correct the source, the access to its repository or the project that the text names.",
+    shown=Shown.STAGE,
+)
+BEING_SYNCED = message(
+    "{app} is being synced",
+    do="No verdict can be trusted before the sync has ended; the Stage is judged then by itself. If it does not end, "
+    "look at the operation in Argo CD.",
+    shown=Shown.STAGE,
+)
+NOT_COMPARED = message(
+    "{app} has not been compared with its current spec yet",
+    do="Argo CD compares it at its next look, as a rule within seconds. If it does not, look at Argo CD's "
+    "application controller, and whether the Application has the annotation `argocd.argoproj.io/skip-reconcile`.",
+    shown=Shown.STAGE,
+)
+NOT_REFRESHED = message(
+    "{app} has not been refreshed since its last sync",
+    do="Argo CD refreshes it after each sync by itself. If it does not, look at Argo CD's application controller.",
+    shown=Shown.STAGE,
+)
+JUST_SYNCED = message(
+    "{app} was synced a moment ago",
+    do="Argo CD's first verdict after a sync may be the old one. The Stage is judged about a second later by itself.",
+    shown=Shown.STAGE,
+)
+OTHER_SOURCES = message(
+    "{app} has {found} sources, while {promoted} were promoted",
+    do="Somebody added or removed sources since the promotion. Put them back, or promote again.",
+    shown=Shown.STAGE,
+)
+OTHER_REVISION = message(
+    "{app} is at revision {found}, not at {promoted}",
+    do="Its `targetRevision` was changed since the promotion, or follows a branch that moved on. Promote again; with "
+    "`updateTargetRevision: true` the step pins what it promotes.",
+    shown=Shown.STAGE,
+)
+LAST_SYNC_FAILED = message(
+    "{app}: the last sync failed: {why}",
+    do="A failed sync counts until the Application is `Synced` at the promoted revision. Mend what Argo CD says, "
+    "then sync it in Argo CD or promote again.",
+    shown=Shown.STAGE,
+)
+NOT_JUDGED_BY_ARGOCD = message(
+    "{app} is not judged by Argo CD yet",
+    do="Argo CD has not written `status.health` yet; it does at its next look. If it does not, look at Argo CD's "
+    "application controller.",
+    shown=Shown.STAGE,
+)
+HEALTH_IS = message(
+    "{app} is {health}",
+    do="Argo CD's word on the Application's resources: look at them there. `Progressing` and `Suspended` make the "
+    "Stage `Progressing`, `Degraded`, `Missing` and `Unknown` make it `Unhealthy`; a change is taken in at once.",
+    shown=Shown.STAGE,
+)
 
 SETTLE = 1.2
 """Seconds a verdict of the same second as the operation's end must stand before it is trusted."""
@@ -40,15 +111,17 @@ class Verdict:
 def assess_application(app: Application | None, key: Key, desired: Sequence[str], unchanged_for: float) -> Verdict:
     """Judge *app*; *desired* has one revision per source ("" = any), *unchanged_for* is in seconds by our clock."""
     if app is None:
-        return Verdict(HealthState.UNKNOWN, (f"{describe(key)} does not exist",))
+        return Verdict(HealthState.UNKNOWN, (DOES_NOT_EXIST(app=describe(key)),))
     if app.unreadable:
-        return Verdict(HealthState.UNKNOWN, (f"{app} cannot be read: {app.unreadable}",))
-    if errors := [f"{app}: {c.type}: {c.message}" for c in app.status.conditions if c.type in _ERRORS]:
-        return Verdict(HealthState.UNHEALTHY, tuple(errors))
+        return Verdict(HealthState.UNKNOWN, (CANNOT_BE_READ(app=app, why=app.unreadable),))
+    broken = [c for c in app.status.conditions if c.type in _ERRORS]
+    if broken:
+        issues = (CANNOT_BE_COMPARED(app=app, condition=c.type, message=c.message) for c in broken)
+        return Verdict(HealthState.UNHEALTHY, tuple(issues))
     if doubt := _doubt(app, unchanged_for):
         return doubt
-    if issues := _not_at(app, desired):
-        return Verdict(HealthState.UNHEALTHY, issues)
+    if elsewhere := _not_at(app, desired):
+        return Verdict(HealthState.UNHEALTHY, elsewhere)
     if issue := _failed_sync(app, desired):
         return Verdict(HealthState.UNHEALTHY, (issue,))
     return _health(app)
@@ -58,16 +131,16 @@ def _doubt(app: Application, unchanged_for: float) -> Verdict | None:
     """An untrusted verdict while what Argo CD shows may be older than the operation or the spec."""
     state = app.status.operation_state
     if app.operation is not None or (state is not None and state.phase and not state.completed):
-        return _untrusted(f"{app} is being synced")
+        return _untrusted(BEING_SYNCED(app=app))
     if _compared_to_other_spec(app):
-        return _untrusted(f"{app} has not been compared with its current spec yet")
+        return _untrusted(NOT_COMPARED(app=app))
     if state is None or not state.finished_at:
         return None
     reconciled = app.status.reconciled_at
     if not reconciled or reconciled < state.finished_at:
-        return _untrusted(f"{app} has not been refreshed since its last sync")
+        return _untrusted(NOT_REFRESHED(app=app))
     if reconciled == state.finished_at and unchanged_for < SETTLE:
-        return _untrusted(f"{app} was synced a moment ago", SETTLE - unchanged_for)
+        return _untrusted(JUST_SYNCED(app=app), SETTLE - unchanged_for)
     return None
 
 
@@ -100,9 +173,9 @@ def _not_at(app: Application, desired: Sequence[str]) -> tuple[str, ...]:
         return ()
     compared = app.status.sync.compared
     if len(compared) != len(desired):
-        return (f"{app} has {len(compared)} sources, while {len(desired)} were promoted",)
+        return (OTHER_SOURCES(app=app, found=len(compared), promoted=len(desired)),)
     return tuple(
-        f"{app} is at revision {got}, not at {want}"
+        OTHER_REVISION(app=app, found=got, promoted=want)
         for want, got in zip(desired, compared, strict=True)
         if want and not matches(want, got)
     )
@@ -115,7 +188,7 @@ def _failed_sync(app: Application, desired: Sequence[str]) -> str | None:
         return None
     if app.status.sync.status == "Synced" and not _not_at(app, desired):
         return None
-    return f"{app}: the last sync failed: {state.message or state.phase}"
+    return LAST_SYNC_FAILED(app=app, why=state.message or state.phase)
 
 
 def _health(app: Application) -> Verdict:
@@ -123,9 +196,10 @@ def _health(app: Application) -> Verdict:
     why = f": {app.status.health.message}" if app.status.health.message else ""
     if status == "Healthy":
         return Verdict(HealthState.HEALTHY)
-    if status in {"", "Progressing", "Suspended"}:
-        return Verdict(HealthState.PROGRESSING, (f"{app} is {status or 'not judged by Argo CD yet'}{why}",))
-    return Verdict(HealthState.UNHEALTHY, (f"{app} is {status}{why}",))
+    if not status:
+        return Verdict(HealthState.PROGRESSING, (NOT_JUDGED_BY_ARGOCD(app=app) + why,))
+    state = HealthState.PROGRESSING if status in {"Progressing", "Suspended"} else HealthState.UNHEALTHY
+    return Verdict(state, (HEALTH_IS(app=app, health=status) + why,))
 
 
 def _untrusted(issue: str, recheck_after: float | None = None) -> Verdict:

@@ -24,6 +24,276 @@ from typing import TypeGuard
 from kargo_py.argocd.application import Application, InitiatedBy, OperationState, describe, initiator, mark_of
 from kargo_py.argocd.revisions import newer_than_desired, unmet
 from kargo_py.kube.resources import Key
+from kargo_py.messages import Shown, message
+
+UNREADABLE = message(
+    "{app} cannot be read: {why}; correct that field",
+    do="A field of the Application has a type that Argo CD does not define; correct it. A sync that is under way is "
+    "waited for, a new one is not started before.",
+    shown=Shown.PROMOTION | Shown.EVENT | Shown.LOG,
+)
+BEING_DELETED = message(
+    "{app} is being deleted",
+    do="Nothing is started on it any more. Promote again once the Application is there again, or take it out of the "
+    "step.",
+    shown=Shown.PROMOTION,
+)
+SKIPS_RECONCILE = message(
+    "{app} has the annotation argocd.argoproj.io/skip-reconcile, so Argo CD would never run a sync; remove it and "
+    "promote again",
+    do="Remove the annotation from the Application, then create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+IS_HYDRATED = message(
+    "{app} uses spec.sourceHydrator; promoting hydrated Applications is not supported",
+    do="Take the Application out of the step, or give it `spec.source` in the place of `spec.sourceHydrator`.",
+    shown=Shown.PROMOTION,
+)
+HAS_NO_SOURCE = message(
+    "{app} has neither spec.source nor spec.sources; there is nothing to sync",
+    do="Give the Application a source, then create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+IS_GONE = message(
+    "{app} does not exist any more",
+    do="Somebody deleted the Application while the step ran, and its sync went with it. Promote again once it is "
+    "there.",
+    shown=Shown.PROMOTION,
+)
+WAS_REPLACED = message(
+    "{app} was deleted and created again, and its operation went with it",
+    do="The Application that is there now has not seen this sync. Promote again.",
+    shown=Shown.PROMOTION,
+)
+OVERTAKEN = message(
+    "{app}: another Promotion started a sync since ({stamp}), and whether the sync of this one was carried out "
+    "before that cannot be told any more; promote again if it is still wanted",
+    do="The controller was down while another Promotion synced the same Application. Look at `status.history` of the "
+    "Application, then promote again if this Freight is still wanted.",
+    shown=Shown.PROMOTION,
+)
+ORPHANED = message(
+    "{app}: somebody removed the operation while it was {phase}, so Argo CD does not go on with it",
+    do="After 35 seconds without a change the operation is put back and ended, and the step becomes `Failed`; "
+    "promote again then. To end a sync, terminate it in Argo CD instead of removing `.operation`.",
+    shown=Shown.PROMOTION,
+)
+ENDING_ORPHANED = message(
+    "{orphaned}; ending it",
+    do="The operation is put back and terminated, which takes a moment. The step ends then; promote again.",
+    shown=Shown.PROMOTION,
+)
+BEING_TERMINATED = message(
+    "{app}: the sync is being terminated",
+    do="Argo CD ends it as a rule at once, and the step ends with it. While a sync window blocks the sync, it ends "
+    "only when the window opens.",
+    shown=Shown.PROMOTION,
+)
+TERMINATING_SYNC = message(
+    "{app}: terminating the sync",
+    do='Argo CD is asked to end the sync, again each second until it has. Nothing to do; an abort with `"force": '
+    "true` does not wait for it.",
+    shown=Shown.PROMOTION,
+)
+IN_UNKNOWN_PHASE = message(
+    "{app}: the sync is in phase {phase!r}, which this version does not know; waiting for its end",
+    do="Argo CD may be newer than this kargo-py. The step goes on by itself once the phase is a final one.",
+    shown=Shown.PROMOTION,
+)
+ATTEMPT_FAILED = message(
+    "{app}: attempt {number} failed, Argo CD will retry: {message}",
+    do="Argo CD tries again by itself, as the Application's `spec.syncPolicy.retry` says. Mend what the message "
+    "names, or terminate the sync.",
+    shown=Shown.PROMOTION,
+)
+AN_ATTEMPT_FAILED = message(
+    "{app}: an attempt failed, Argo CD will retry: {message}",
+    do="As above; Argo CD has not counted the attempt yet.",
+    shown=Shown.PROMOTION,
+)
+ARGOCD_SAYS = message(
+    "{app}: {message}",
+    do="Argo CD's own message. `waiting for …`: look at the hook or resource that it names; `Sync operation blocked "
+    "by sync window`: the sync begins when the window opens, and a window with `manualSync` lets a Promotion with "
+    "the annotation `kargo.akuity.io/create-actor` pass.",
+    shown=Shown.PROMOTION,
+)
+SYNCED = message(
+    "{app}: synced",
+    do="The sync succeeded, and Argo CD left no message. Nothing to do.",
+    shown=Shown.PROMOTION,
+)
+SYNC_RUNS = message(
+    "{app}: the sync is running",
+    do="The step ends when the sync does. It is not written into the Promotion as long as nothing holds the sync up.",
+    shown=Shown.PROMOTION,
+)
+BEHIND_ANOTHER = message(
+    "{app}: an operation started by {initiator} is {phase} before ours",
+    do="Somebody's operation got in first. Argo CD drops ours when that one ends, and it is started anew then by "
+    "itself.",
+    shown=Shown.PROMOTION,
+)
+ENDING_BEFORE_PICK_UP = message(
+    "{app}: ending the sync before Argo CD takes it up",
+    do="Argo CD is asked to end the sync unrun, which takes a moment. Nothing to do.",
+    shown=Shown.PROMOTION,
+)
+DELETED_BEFORE_PICK_UP = message(
+    "{app} is being deleted, and Argo CD has not picked up the sync",
+    do="The step ends when the Application is gone. If it does not go, look at its finalizers.",
+    shown=Shown.PROMOTION,
+)
+SKIPS_OUR_SYNC = message(
+    "{app} was given the annotation argocd.argoproj.io/skip-reconcile, so Argo CD does not run the sync; remove it "
+    "to go on",
+    do="Remove the annotation from the Application: the sync begins then by itself. Otherwise the step ends at its "
+    "time-out.",
+    shown=Shown.PROMOTION,
+)
+NOT_PICKED_UP = message(
+    "{app}: Argo CD has not picked up the sync yet",
+    do="Argo CD is asked to look at the Application after 10 seconds, and every 30 seconds from then on. It is not "
+    "written into the Promotion as long as it lasts.",
+    shown=Shown.PROMOTION,
+)
+ASKING_TO_LOOK = message(
+    "{app}: asking Argo CD to look at it",
+    do="The annotation `argocd.argoproj.io/refresh` is written, which wakes an idle application controller. Nothing "
+    "to do.",
+    shown=Shown.PROMOTION,
+)
+NOT_PROCESSED = message(
+    "{message}; it does not process operations of this Application: is its application controller running?",
+    do="Argo CD was asked to look and did not react. See that its application controller runs, and that it is the "
+    "one responsible for this Application's namespace and cluster.",
+    shown=Shown.PROMOTION,
+)
+OURS_WAS_REPLACED = message(
+    "{app}: the sync of this Promotion was replaced by that of {initiator} before Argo CD took it up; waiting for "
+    "what comes of it",
+    do="Argo CD may have read ours before it was overwritten. After at most 35 seconds it is clear; if it was not "
+    "run, the sync is started again by itself.",
+    shown=Shown.PROMOTION,
+)
+OURS_WAS_REMOVED = message(
+    "{app}: the sync of this Promotion was removed by somebody before Argo CD took it up; waiting for what comes of it",
+    do="Argo CD may have read it before it was removed. After at most 35 seconds it is clear; if it was not run, the "
+    "sync is started again by itself.",
+    shown=Shown.PROMOTION,
+)
+SUPERSEDED = message(
+    "{app}: the sync of this Promotion was superseded by an operation started by {initiator} before it could succeed",
+    do="The sync is started again by itself, three times in all. If the Promotion failed with this, see who else "
+    "syncs the Application.",
+    shown=Shown.PROMOTION,
+)
+SUPERSEDED_UNSEEN = message(
+    "{app}: the sync of this Promotion was superseded by an operation started by {initiator}, and how it ended was "
+    "not seen: {doubt}; look before promoting again",
+    do="It may have succeeded, so it is not started again. Compare `status.history` of the Application with the "
+    "Freight; promote again if it is not there.",
+    shown=Shown.PROMOTION,
+)
+REMOVED = message(
+    "{app}: the sync of this Promotion was removed by somebody before it could succeed",
+    do="The sync is started again by itself, three times in all. If the Promotion failed with this, see who removes "
+    "`.operation` of the Application.",
+    shown=Shown.PROMOTION,
+)
+REMOVED_UNSEEN = message(
+    "{app}: the sync of this Promotion was removed by somebody, and how it ended was not seen: {doubt}; look before "
+    "promoting again",
+    do="It may have succeeded, so it is not started again. Compare `status.history` of the Application with the "
+    "Freight; promote again if it is not there.",
+    shown=Shown.PROMOTION,
+)
+NO_HISTORY = message(
+    "this Application keeps no history",
+    do="Part of a message above. Set `spec.revisionHistoryLimit` of the Application to at least 1, and what became "
+    "of a sync can be told.",
+    shown=Shown.PROMOTION,
+)
+HISTORY_IS_CUT = message(
+    "the history since then is not complete any more, it begins with {oldest}",
+    do="Part of a message above: more syncs ran since than the Application keeps. Raise its "
+    "`spec.revisionHistoryLimit` if that happens often.",
+    shown=Shown.PROMOTION,
+)
+HISTORY_HAS_ONE = message(
+    "the history has sync {number} by {initiator} since",
+    do="Part of a message above: that entry of `status.history` may be the sync of this Promotion. Compare its "
+    "revision with the Freight's.",
+    shown=Shown.PROMOTION,
+)
+NOT_STARTED = message(
+    "{app}: the sync was not started",
+    do="The abort or the time-out came first, and the Application was not touched. Promote again if it is still "
+    "wanted.",
+    shown=Shown.PROMOTION,
+)
+FENCING = message(
+    "{app}: making sure that no start is on its way any more",
+    do="The Application is written to once, so that a start sent earlier is refused. Nothing to do.",
+    shown=Shown.PROMOTION,
+)
+WAITING_FOR_OPERATION = message(
+    "{app}: waiting for the operation started by {initiator}, which is {phase}",
+    do="Another operation is never overwritten: the sync begins when that one has ended, and the step's time counts "
+    "from then. Wait, or terminate that operation in Argo CD.",
+    shown=Shown.PROMOTION,
+)
+WAITING_FOR_ORPHANED = message(
+    "{app}: waiting for the operation started by {initiator}, which is {phase}, though somebody removed it",
+    do="Argo CD may still be in the middle of it. After 35 seconds without a change the sync is started in its place "
+    "by itself.",
+    shown=Shown.PROMOTION,
+)
+STARTING_INSTEAD = message(
+    "{app}: starting a sync in the place of what is left of the operation started by {initiator}, which is {phase}",
+    do="Somebody removed that operation while it ran, and Argo CD does not go on with it. Nothing to do.",
+    shown=Shown.PROMOTION,
+)
+WAITING_FOR_REQUESTED = message(
+    "{app}: waiting for the operation requested by {initiator}, not picked up yet",
+    do="Argo CD takes an operation up at once as a rule, and the sync begins when that one has ended. If it does "
+    "not, look at Argo CD's application controller.",
+    shown=Shown.PROMOTION,
+)
+STARTING = message(
+    "{app}: starting a sync",
+    do="The sync is written into the Application. Nothing to do.",
+    shown=Shown.PROMOTION,
+)
+SYNC_FAILED = message(
+    "{app}: sync failed: {failure}",
+    do="Argo CD's own message, and the resources that failed. Mend what it names, then create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+SYNC_WAS_TERMINATED = message(
+    "{app}: sync failed: {failure}; by somebody else, or because somebody had removed the operation while it ran",
+    do="Somebody terminated the sync in Argo CD, or removed `.operation`. Promote again if this Freight is still "
+    "wanted.",
+    shown=Shown.PROMOTION,
+)
+ACCEPTED_NEWER = message(
+    "{app}: {mismatch}, which is accepted because {history}",
+    do="The step has `acceptNewer: true`, and the history shows the applied revision to be the later one. Nothing to "
+    "do.",
+    shown=Shown.PROMOTION,
+)
+MISMATCHED = message(
+    "{app}: the sync succeeded, but {mismatch}",
+    do="The source's `targetRevision` leads elsewhere. It is tried again, three times in all; if it stays so, set "
+    "`updateTargetRevision: true`, correct `desiredRevision`, or allow later revisions with `acceptNewer: true`.",
+    shown=Shown.PROMOTION,
+)
+ENDED_WITHOUT_MESSAGE = message(
+    "the operation ended as {phase} without a message",
+    do="Part of a message above: Argo CD left no reason. Look at the Application's sync result and at the log of its "
+    "application controller.",
+    shown=Shown.PROMOTION,
+)
 
 PICK_UP_TIME = 10.0
 """Seconds after which an operation that was not picked up is worth a nudge (spec 1.12: an idle worker sleeps till
@@ -141,18 +411,15 @@ def operation_aspect(app: Application) -> object:
 def controllable(app: Application) -> str | None:
     """Why no operation can be started on *app* now or later; None when one can."""
     if app.unreadable:
-        return f"{app} cannot be read: {app.unreadable}; correct that field"
+        return UNREADABLE(app=app, why=app.unreadable)
     if app.metadata.deletion_timestamp:
-        return f"{app} is being deleted"
+        return BEING_DELETED(app=app)
     if app.metadata.annotations.skip_reconcile == "true":
-        return (
-            f"{app} has the annotation argocd.argoproj.io/skip-reconcile, so Argo CD would never run a sync; "
-            "remove it and promote again"
-        )
+        return SKIPS_RECONCILE(app=app)
     if app.spec.source_hydrator is not None:
-        return f"{app} uses spec.sourceHydrator; promoting hydrated Applications is not supported"
+        return IS_HYDRATED(app=app)
     if not app.spec.effective_sources:
-        return f"{app} has neither spec.source nor spec.sources; there is nothing to sync"
+        return HAS_NO_SOURCE(app=app)
     return None
 
 
@@ -165,11 +432,11 @@ def decide_operation(app: Application | None, intent: Intent, known: Knowledge) 
     if known.latched is not None:
         return _ended(known.latched, intent, app, stopping=known.stopping)
     if app is None:
-        return Decision(Verb.LOST, f"{describe(intent.application)} does not exist any more")
+        return Decision(Verb.LOST, IS_GONE(app=describe(intent.application)))
     if app.metadata.uid != intent.uid:
-        return Decision(Verb.LOST, f"{app} was deleted and created again, and its operation went with it")
+        return Decision(Verb.LOST, WAS_REPLACED(app=app))
     if app.unreadable:
-        return _wait(Waiting.HELD_UP, f"{app} cannot be read: {app.unreadable}; correct that field")
+        return _wait(Waiting.HELD_UP, UNREADABLE(app=app, why=app.unreadable))
     state = app.status.operation_state
     if state is not None and state.mark == intent.mark:
         if state.completed:
@@ -181,11 +448,7 @@ def decide_operation(app: Application | None, intent: Intent, known: Knowledge) 
     if annotated == intent.mark or intent.adopted:
         return _vanished(app, state, intent, known)
     if annotated != intent.seen_stamp and not known.never_issued:
-        return Decision(
-            Verb.SUPERSEDED,
-            f"{app}: another Promotion started a sync since ({annotated or 'its stamp was removed'}), and whether the "
-            "sync of this one was carried out before that cannot be told any more; promote again if it is still wanted",
-        )
+        return Decision(Verb.SUPERSEDED, OVERTAKEN(app=app, stamp=annotated or "its stamp was removed"))
     return _not_carried_out(app, state, known)
 
 
@@ -195,43 +458,41 @@ def decide_operation(app: Application | None, intent: Intent, known: Knowledge) 
 def _in_progress(app: Application, state: OperationState, known: Knowledge) -> Decision:
     """Ours is the operation the worker goes on with."""
     if app.operation is None:
-        removed = f"{app}: somebody removed the operation while it was {state.phase}, so Argo CD does not go on with it"
+        orphaned = ORPHANED(app=app, phase=state.phase)
         if known.stopping or known.unchanged >= SETTLED:
-            return Decision(Verb.TERMINATE, f"{removed}; ending it")
-        return _wait(Waiting.HELD_UP, removed, state, look_after=SETTLED - known.unchanged)
+            return Decision(Verb.TERMINATE, ENDING_ORPHANED(orphaned=orphaned))
+        return _wait(Waiting.HELD_UP, orphaned, state, look_after=SETTLED - known.unchanged)
     if state.phase == "Terminating":
-        return _patient(app, known, Waiting.STOPPING, f"{app}: the sync is being terminated", state)
+        return _patient(app, known, Waiting.STOPPING, BEING_TERMINATED(app=app), state)
     if known.stopping:
-        return Decision(Verb.TERMINATE, f"{app}: terminating the sync")
+        return Decision(Verb.TERMINATE, TERMINATING_SYNC(app=app))
     if state.phase != "Running":
-        known_phases = f"phase {state.phase!r}, which this version does not know; waiting for its end"
-        return _wait(Waiting.HELD_UP, f"{app}: the sync is in {known_phases}", state)
+        return _wait(Waiting.HELD_UP, IN_UNKNOWN_PHASE(app=app, phase=state.phase), state)
     if state.finished_at:
-        attempts = f"attempt {state.retry_count} failed" if state.retry_count else "an attempt failed"
-        return _wait(Waiting.HELD_UP, f"{app}: {attempts}, Argo CD will retry: {_cut(state.message)}", state)
+        said = _cut(state.message)
+        failed = (
+            ATTEMPT_FAILED(app=app, number=state.retry_count, message=said)
+            if state.retry_count
+            else AN_ATTEMPT_FAILED(app=app, message=said)
+        )
+        return _wait(Waiting.HELD_UP, failed, state)
     if state.message.startswith(("waiting for ", "Sync operation blocked")):
-        return _wait(Waiting.HELD_UP, f"{app}: {_cut(state.message)}", state)
-    return _wait(Waiting.RUNNING, f"{app}: the sync is running", state)
+        return _wait(Waiting.HELD_UP, ARGOCD_SAYS(app=app, message=_cut(state.message)), state)
+    return _wait(Waiting.RUNNING, SYNC_RUNS(app=app), state)
 
 
 def _requested(app: Application, state: OperationState | None, known: Knowledge) -> Decision:
     """Ours stands in ``.operation``, and the worker has not taken it up."""
     if _busy(state):
         # The worker goes on with the other one, and clears ours unrun at its end.
-        return _wait(
-            Waiting.FOREIGN, f"{app}: an operation started by {initiator(state.operation)} is {state.phase} before ours"
-        )
+        return _wait(Waiting.FOREIGN, BEHIND_ANOTHER(app=app, initiator=initiator(state.operation), phase=state.phase))
     if known.stopping:
-        return Decision(Verb.TERMINATE, f"{app}: ending the sync before Argo CD takes it up")
+        return Decision(Verb.TERMINATE, ENDING_BEFORE_PICK_UP(app=app))
     if app.metadata.deletion_timestamp:
-        return _wait(Waiting.HELD_UP, f"{app} is being deleted, and Argo CD has not picked up the sync")
+        return _wait(Waiting.HELD_UP, DELETED_BEFORE_PICK_UP(app=app))
     if app.metadata.annotations.skip_reconcile == "true":
-        return _wait(
-            Waiting.HELD_UP,
-            f"{app} was given the annotation argocd.argoproj.io/skip-reconcile, so Argo CD does not run the sync; "
-            "remove it to go on",
-        )
-    return _patient(app, known, Waiting.PICK_UP, f"{app}: Argo CD has not picked up the sync yet")
+        return _wait(Waiting.HELD_UP, SKIPS_OUR_SYNC(app=app))
+    return _patient(app, known, Waiting.PICK_UP, NOT_PICKED_UP(app=app))
 
 
 def _patient(
@@ -240,9 +501,9 @@ def _patient(
     """Wait for the worker to do what is its turn; nudge it when it does not."""
     due = PICK_UP_TIME + NUDGE_AGAIN * known.nudges
     if known.unchanged >= due:
-        return Decision(Verb.NUDGE, f"{app}: asking Argo CD to look at it")
+        return Decision(Verb.NUDGE, ASKING_TO_LOOK(app=app))
     if known.nudges:
-        message += "; it does not process operations of this Application: is its application controller running?"
+        message = NOT_PROCESSED(message=message)
     return _wait(waiting, message, state, look_after=due - known.unchanged)
 
 
@@ -252,62 +513,50 @@ def _patient(
 def _vanished(app: Application, state: OperationState | None, intent: Intent, known: Knowledge) -> Decision:
     """Ours was written (the annotation proves it) and no trace of its operation is left."""
     by = app.operation or (state.operation if state is not None and state.phase else None)
-    what = f"replaced by that of {initiator(by)}" if by is not None else "removed by somebody"
+    who = initiator(by)
     if (state is None or not state.phase) and known.unchanged < SETTLED:
         # The worker may have read it before that, and bring it back.
-        return _wait(
-            Waiting.FOREIGN,
-            f"{app}: the sync of this Promotion was {what} before Argo CD took it up; waiting for what comes of it",
-            look_after=SETTLED - known.unchanged,
-        )
-    gone = (
-        f"the sync of this Promotion was superseded by an operation started by {initiator(by)}"
-        if by
-        else ("the sync of this Promotion was removed by somebody")
-    )
+        gone = OURS_WAS_REPLACED(app=app, initiator=who) if by is not None else OURS_WAS_REMOVED(app=app)
+        return _wait(Waiting.FOREIGN, gone, look_after=SETTLED - known.unchanged)
     if doubt := _may_have_succeeded(app, intent):
-        return Decision(
-            Verb.SUPERSEDED, f"{app}: {gone}, and how it ended was not seen: {doubt}; look before promoting again"
-        )
-    return Decision(Verb.SUPERSEDED, f"{app}: {gone} before it could succeed", repeatable=True)
+        unseen = SUPERSEDED_UNSEEN(app=app, initiator=who, doubt=doubt) if by else REMOVED_UNSEEN(app=app, doubt=doubt)
+        return Decision(Verb.SUPERSEDED, unseen)
+    undone = SUPERSEDED(app=app, initiator=who) if by else REMOVED(app=app)
+    return Decision(Verb.SUPERSEDED, undone, repeatable=True)
 
 
 def _may_have_succeeded(app: Application, intent: Intent) -> str | None:
     """Why the history leaves it open that ours was carried out; None if it shows that it was not."""
     newer = [entry for entry in app.status.history if intent.history_id is None or entry.id > intent.history_id]
     if app.spec.revision_history_limit == 0:
-        return "this Application keeps no history"
+        return NO_HISTORY()
     oldest = min((entry.id for entry in newer), default=None)
     if oldest is not None and oldest > (intent.history_id if intent.history_id is not None else -1) + 1:
-        return f"the history since then is not complete any more, it begins with {oldest}"
+        return HISTORY_IS_CUT(oldest=oldest)
     # Auto-sync has no name, but says that it is automated; Argo CD before 2.9 says nothing at all.
     ours = next((e for e in newer if e.initiator == intent.initiator or e.initiated_by == InitiatedBy()), None)
-    return f"the history has sync {ours.id} by {ours.initiator or 'somebody unnamed'} since" if ours else None
+    return HISTORY_HAS_ONE(number=ours.id, initiator=ours.initiator or "somebody unnamed") if ours else None
 
 
 def _not_carried_out(app: Application, state: OperationState | None, known: Knowledge) -> Decision:
     """There is no trace of ours: start, unless somebody else holds the Application."""
     if known.stopping:
         if known.never_issued or known.fenced:
-            return Decision(Verb.NOT_STARTED, f"{app}: the sync was not started")
-        return Decision(Verb.FENCE, f"{app}: making sure that no start is on its way any more")
+            return Decision(Verb.NOT_STARTED, NOT_STARTED(app=app))
+        return Decision(Verb.FENCE, FENCING(app=app))
     if reason := controllable(app):
         return Decision(Verb.REFUSED, reason)
     if _busy(state):
-        whose = f"the operation started by {initiator(state.operation)}, which is {state.phase}"
+        who, phase = initiator(state.operation), state.phase
         if app.operation is not None:
-            return _wait(Waiting.FOREIGN, f"{app}: waiting for {whose}")
+            return _wait(Waiting.FOREIGN, WAITING_FOR_OPERATION(app=app, initiator=who, phase=phase))
         if known.unchanged < SETTLED:
-            return _wait(
-                Waiting.FOREIGN,
-                f"{app}: waiting for {whose}, though somebody removed it",
-                look_after=SETTLED - known.unchanged,
-            )
-        return Decision(Verb.START, f"{app}: starting a sync in the place of what is left of {whose}")
+            waited_for = WAITING_FOR_ORPHANED(app=app, initiator=who, phase=phase)
+            return _wait(Waiting.FOREIGN, waited_for, look_after=SETTLED - known.unchanged)
+        return Decision(Verb.START, STARTING_INSTEAD(app=app, initiator=who, phase=phase))
     if app.operation is not None:
-        message = f"{app}: waiting for the operation requested by {initiator(app.operation)}, not picked up yet"
-        return _wait(Waiting.FOREIGN, message)
-    return Decision(Verb.START, f"{app}: starting a sync")
+        return _wait(Waiting.FOREIGN, WAITING_FOR_REQUESTED(app=app, initiator=initiator(app.operation)))
+    return Decision(Verb.START, STARTING(app=app))
 
 
 def _busy(state: OperationState | None) -> TypeGuard[OperationState]:
@@ -322,21 +571,23 @@ def _ended(state: OperationState, intent: Intent, app: Application | None, *, st
     name = describe(intent.application)
     terminated = state.phase == "Failed" and state.message.startswith("Operation terminated")
     if terminated and stopping:
-        return _end(Verb.STOPPED, f"{name}: {_failure(state)}", state)
+        return _end(Verb.STOPPED, ARGOCD_SAYS(app=name, message=_failure(state)), state)
+    if terminated:
+        return _end(Verb.FAILED, SYNC_WAS_TERMINATED(app=name, failure=_failure(state)), state)
     if state.phase != "Succeeded":
-        whose = "; by somebody else, or because somebody had removed the operation while it ran" if terminated else ""
-        return _end(Verb.FAILED, f"{name}: sync failed: {_failure(state)}{whose}", state)
+        return _end(Verb.FAILED, SYNC_FAILED(app=name, failure=_failure(state)), state)
     applied = state.sync_result.applied if state.sync_result is not None else ()
     if not (mismatch := unmet(intent.desired, state)):
-        return _end(Verb.SUCCEEDED, f"{name}: {_cut(state.message) or 'synced'}", state, applied)
+        said = ARGOCD_SAYS(app=name, message=_cut(state.message)) if state.message else SYNCED(app=name)
+        return _end(Verb.SUCCEEDED, said, state, applied)
     if intent.accept_newer and app is not None and (later := newer_than_desired(app, intent.desired, applied)):
-        return _end(Verb.SUCCEEDED, f"{name}: {mismatch}, which is accepted because {later}", state, applied)
-    return _end(Verb.MISMATCHED, f"{name}: the sync succeeded, but {mismatch}", state, applied)
+        return _end(Verb.SUCCEEDED, ACCEPTED_NEWER(app=name, mismatch=mismatch, history=later), state, applied)
+    return _end(Verb.MISMATCHED, MISMATCHED(app=name, mismatch=mismatch), state, applied)
 
 
 def _failure(state: OperationState) -> str:
     """Argo CD's message, and the resources that failed where it does not quote them."""
-    message = _cut(state.message) or f"the operation ended as {state.phase} without a message"
+    message = _cut(state.message) or ENDED_WITHOUT_MESSAGE(phase=state.phase)
     rows = state.sync_result.resources if state.sync_result is not None else ()
     failed = [row for row in rows if row.failed and row.message and row.message not in state.message]
     if not failed:

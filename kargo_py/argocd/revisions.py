@@ -11,6 +11,32 @@ import re
 from collections.abc import Sequence
 
 from kargo_py.argocd.application import Application, JsonObject, OperationState, SourceName
+from kargo_py.messages import Shown, message
+
+REVISION_NOT_RECORDED = message(
+    "Argo CD did not record which revision it applied; wanted {desired}",
+    do="Part of *the sync succeeded, but …*. Look in Argo CD at what the Application runs; promote again if it is "
+    "something else.",
+    shown=Shown.PROMOTION,
+)
+APPLIED_OTHER_COUNT = message(
+    "it applied {count} sources ({applied}), while {desired} were wanted",
+    do="Part of *the sync succeeded, but …*: the number of the Application's sources was changed meanwhile. Promote "
+    "again.",
+    shown=Shown.PROMOTION,
+)
+APPLIED_OTHER = message(
+    "it applied revision {applied}, not the desired {desired}",
+    do="Part of *the sync succeeded, but …*. The source's `targetRevision` leads to the applied one: set "
+    "`updateTargetRevision: true` or correct `desiredRevision` of the step.",
+    shown=Shown.PROMOTION,
+)
+APPLIED_LATER = message(
+    "the history has {desired} as sync {was} and {applied} as sync {now}",
+    do="Part of *which is accepted because …*: the numbers are those of the entries in `status.history` of the "
+    "Application. Nothing to do.",
+    shown=Shown.PROMOTION,
+)
 
 _FULL_SHA = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 _SHA_PREFIX = re.compile(r"[0-9a-f]{7,64}")
@@ -30,15 +56,15 @@ def unmet(desired: Sequence[str], state: OperationState) -> str | None:
         return None
     result = state.sync_result
     if result is None or not result.applied:
-        return f"Argo CD did not record which revision it applied; wanted {_join(desired)}"
+        return REVISION_NOT_RECORDED(desired=_join(desired))
     applied = result.applied
     if len(applied) != len(desired):
-        return f"it applied {len(applied)} sources ({_join(applied)}), while {len(desired)} were wanted"
+        return APPLIED_OTHER_COUNT(count=len(applied), applied=_join(applied), desired=len(desired))
     asked = _asked_for(state, len(desired))
     for want, got, name in zip(desired, applied, asked, strict=True):
         by_name = want == name and not _FULL_SHA.fullmatch(want)
         if want and not by_name and not matches(want, got):
-            return f"it applied revision {got}, not the desired {want}"
+            return APPLIED_OTHER(applied=got, desired=want)
     return None
 
 
@@ -65,7 +91,7 @@ def newer_than_desired(app: Application, desired: Sequence[str], applied: Sequen
         now = ids.get(got)
         if was is None or now is None or now <= was:
             return None
-        shown.append(f"the history has {want} as sync {was} and {got} as sync {now}")
+        shown.append(APPLIED_LATER(desired=want, was=was, applied=got, now=now))
     return "; ".join(shown) or None
 
 

@@ -14,6 +14,20 @@ from typing import Any
 
 from kargo_py.api.names import normalize_git
 from kargo_py.argocd.application import JsonObject, Spec
+from kargo_py.messages import Shown, message
+
+NO_SUCH_SOURCE = message(
+    "has no source with {source}",
+    do="Follows the name of the Application. Correct `repoURL` or `chart` in the step's config: they must be those "
+    "of a source of the Application.",
+    shown=Shown.PROMOTION,
+)
+TWO_REVISIONS = message(
+    "is asked for two revisions of the source with {source}: {one} and {other}",
+    do="Follows the name of the Application. Two entries of the step's config contradict each other: give both the "
+    "same `desiredRevision`.",
+    shown=Shown.PROMOTION,
+)
 
 
 class SourceUpdateError(ValueError):
@@ -85,13 +99,10 @@ def edit_sources(spec: Spec, updates: Sequence[SourceUpdate]) -> SourceEdit:
     for update in updates:
         index = next((i for i, source in enumerate(old) if update.fits(source)), None)
         if index is None:
-            raise SourceUpdateError(f"has no source with {update}")
+            raise SourceUpdateError(NO_SUCH_SOURCE(source=update))
         if update.desired_revision:
             if desired[index] not in {"", update.desired_revision}:
-                raise SourceUpdateError(
-                    f"is asked for two revisions of the source with {update}: "
-                    f"{desired[index]} and {update.desired_revision}"
-                )
+                raise SourceUpdateError(TWO_REVISIONS(source=update, one=desired[index], other=update.desired_revision))
             desired[index] = update.desired_revision
         _apply(update, new[index])
     multiple = spec.has_multiple_sources

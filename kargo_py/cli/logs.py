@@ -9,6 +9,19 @@ from collections.abc import Sequence
 import structlog
 from structlog.typing import Processor
 
+from kargo_py.messages import Shown, message
+
+LEVEL_UNKNOWN = message(
+    "--log-level {level!r}: must be one of {known}",
+    do="Correct `--log-level` or `LOG_LEVEL`.",
+    shown=Shown.COMMAND_LINE,
+)
+FORMAT_UNKNOWN = message(
+    "--log-format {format!r}: must be json, console or auto",
+    do="Correct `--log-format` or `LOG_FORMAT`.",
+    shown=Shown.COMMAND_LINE,
+)
+
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -20,10 +33,10 @@ def configure_logs(log_format: str, level: str) -> None:
     """
     number = _LEVELS.get(level.lower())
     if number is None:
-        raise ValueError(f"--log-level {level!r}: must be one of {', '.join(_LEVELS)}")
+        raise ValueError(LEVEL_UNKNOWN(level=level, known=", ".join(_LEVELS)))
     chosen = log_format.lower()
     if chosen not in {"json", "console", "auto"}:
-        raise ValueError(f"--log-format {log_format!r}: must be json, console or auto")
+        raise ValueError(FORMAT_UNKNOWN(format=log_format))
     console = chosen == "console" or (chosen == "auto" and sys.stderr.isatty())
     rendering: Sequence[Processor] = (
         [structlog.dev.ConsoleRenderer()]

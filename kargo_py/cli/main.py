@@ -9,6 +9,13 @@ from typing import Annotated, NoReturn
 import typer
 
 from kargo_py import __version__
+from kargo_py.messages import Shown, message
+
+NO_ARGOCD_KUBECONFIG = message(
+    "kubeconfig {path}: no such file; name another with --argocd-kubeconfig or $ARGOCD_KUBECONFIG",
+    do="Correct the path, or leave the option out where Argo CD is in the cluster of the Stages.",
+    shown=Shown.COMMAND_LINE,
+)
 
 CANNOT_RUN = 1
 USAGE_ERROR = 2
@@ -121,9 +128,7 @@ def run(
         fail(str(error), code=USAGE_ERROR)
     if argocd_kubeconfig and not Path(argocd_kubeconfig).expanduser().exists():
         # Seen here, because deeper down nothing knows which option named the file.
-        fail(
-            f"kubeconfig {argocd_kubeconfig}: no such file; name another with --argocd-kubeconfig or $ARGOCD_KUBECONFIG"
-        )
+        fail(NO_ARGOCD_KUBECONFIG(path=argocd_kubeconfig))
 
     from kargo_py.cli.serve import serve
     from kargo_py.controllers.running import Options

@@ -5,6 +5,29 @@ from __future__ import annotations
 import re
 
 from kargo_py.api.stamp import check_instance
+from kargo_py.messages import Shown, message
+
+NAMESPACE_MALFORMED = message(
+    "--argocd-namespace {namespace!r}: must be 1 to 63 lowercase letters, digits or '-', starting and ending with a "
+    "letter or digit",
+    do="Correct `--argocd-namespace` or `ARGOCD_NAMESPACE`: no namespace can have this name.",
+    shown=Shown.COMMAND_LINE,
+)
+SHARD_MALFORMED = message(
+    "--shard {shard!r}: must be 1 to 63 letters, digits, '.', '_' or '-', starting and ending with a letter or digit",
+    do="Correct `--shard` or `SHARD_NAME`: it is the value of a label, so no Stage can be in this shard.",
+    shown=Shown.COMMAND_LINE,
+)
+NO_STAGE_TO_ACT_ON = message(
+    "--no-default-controller without --shard would act on no Stage; give --shard, or leave it out",
+    do="Give `--shard`, or leave `--no-default-controller` or `IS_DEFAULT_CONTROLLER=false` out.",
+    shown=Shown.COMMAND_LINE,
+)
+METRICS_ADDRESS_MALFORMED = message(
+    "--metrics-bind-address {address!r}: must be HOST:PORT or :PORT, for example :9090, or 0 for nowhere",
+    do="Correct `--metrics-bind-address` or `METRICS_BIND_ADDRESS`.",
+    shown=Shown.COMMAND_LINE,
+)
 
 NO_METRICS = "0"
 """As the address for metrics: nowhere."""
@@ -17,21 +40,15 @@ _ADDRESS = re.compile(r".*:(?P<port>[0-9]{1,5})", re.DOTALL)
 def check_namespace(namespace: str) -> None:
     """Raise ValueError if no namespace can have this name."""
     if not _DNS_LABEL.fullmatch(namespace):
-        raise ValueError(
-            f"--argocd-namespace {namespace!r}: must be 1 to 63 lowercase letters, digits or '-', "
-            "starting and ending with a letter or digit"
-        )
+        raise ValueError(NAMESPACE_MALFORMED(namespace=namespace))
 
 
 def check_shard(shard: str, default_controller: bool | None) -> None:
     """Raise ValueError if no Stage can be in this shard (it is the value of a label), or no Stage would be acted on."""
     if shard and not _LABEL_VALUE.fullmatch(shard):
-        raise ValueError(
-            f"--shard {shard!r}: must be 1 to 63 letters, digits, '.', '_' or '-', "
-            "starting and ending with a letter or digit"
-        )
+        raise ValueError(SHARD_MALFORMED(shard=shard))
     if not shard and default_controller is False:
-        raise ValueError("--no-default-controller without --shard would act on no Stage; give --shard, or leave it out")
+        raise ValueError(NO_STAGE_TO_ACT_ON())
 
 
 def check_instance_id(instance: str) -> None:
@@ -44,6 +61,4 @@ def check_metrics_address(address: str) -> None:
     """Raise ValueError if it is neither HOST:PORT, nor :PORT, nor 0."""
     found = _ADDRESS.fullmatch(address)
     if address != NO_METRICS and (found is None or int(found["port"]) > 65535):
-        raise ValueError(
-            f"--metrics-bind-address {address!r}: must be HOST:PORT or :PORT, for example :9090, or 0 for nowhere"
-        )
+        raise ValueError(METRICS_ADDRESS_MALFORMED(address=address))

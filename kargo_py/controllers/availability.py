@@ -7,6 +7,31 @@ from datetime import datetime
 from kargo_py.api.freight import Freight, soak
 from kargo_py.api.stage import FreightSources, Stage
 from kargo_py.api.types import Time
+from kargo_py.messages import Shown, message
+
+NOT_REQUESTED = message(
+    'Freight "{freight}" comes from {origin}, which Stage "{stage}" does not request (it requests {requested})',
+    do="Promote other Freight, or add the origin to `spec.requestedFreight` of the Stage.",
+    shown=Shown.PROMOTION,
+)
+NO_WAY_THERE = message(
+    'Freight "{freight}" may reach Stage "{stage}" neither directly nor from another Stage; approve it for the Stage',
+    do="The `sources` of this origin in `spec.requestedFreight` of the Stage are empty. Set `direct: true` or name "
+    "`stages`, or [approve](#approve-freight-by-hand) the Freight.",
+    shown=Shown.PROMOTION,
+)
+NOT_VERIFIED = message(
+    'Freight "{freight}" has not been verified in {stages}, as Stage "{stage}" requires',
+    do="Promote it to the Stages named first, wait until they are healthy, then create a new Promotion; or "
+    "[approve](#approve-freight-by-hand) it for the Stage.",
+    shown=Shown.PROMOTION,
+)
+NOT_SOAKED = message(
+    'Freight "{freight}" has not been verified and soaked for {time} in {stages}, as Stage "{stage}" requires',
+    do="Leave it in the Stages named first as long as `requiredSoakTime` says, then create a new Promotion; or "
+    "[approve](#approve-freight-by-hand) it for the Stage.",
+    shown=Shown.PROMOTION,
+)
 
 
 def unavailable(stage: Stage, freight: Freight, now: datetime) -> str | None:
@@ -16,12 +41,9 @@ def unavailable(stage: Stage, freight: Freight, now: datetime) -> str | None:
     taken straight from the Warehouse, or verified (and soaked) in all or in one of the upstream Stages.
     """
     request = stage.origins.get(str(freight.origin))
-    what = f'Freight "{freight.name}"'
     if request is None:
         requested = ", ".join(stage.origins) or "nothing"
-        return (
-            f'{what} comes from {freight.origin}, which Stage "{stage.name}" does not request (it requests {requested})'
-        )
+        return NOT_REQUESTED(freight=freight.name, origin=freight.origin, stage=stage.name, requested=requested)
     sources = request.sources
     if stage.name in freight.status.approved_for or sources.direct:
         return None
@@ -31,12 +53,12 @@ def unavailable(stage: Stage, freight: Freight, now: datetime) -> str | None:
         return None
     missing = [upstream for upstream in sources.stages if upstream not in ready]
     if not missing:
-        return (
-            f'{what} may reach Stage "{stage.name}" neither directly nor from another Stage; approve it for the Stage'
-        )
-    soaked = f" and soaked for {sources.required_soak_time}" if sources.required_soak_time else ""
-    joint = " and " if sources.availability_strategy == "All" else " or "
-    return f'{what} has not been verified{soaked} in {joint.join(missing)}, as Stage "{stage.name}" requires'
+        return NO_WAY_THERE(freight=freight.name, stage=stage.name)
+    upstream_stages = (" and " if sources.availability_strategy == "All" else " or ").join(missing)
+    if not sources.required_soak_time:
+        return NOT_VERIFIED(freight=freight.name, stages=upstream_stages, stage=stage.name)
+    time = sources.required_soak_time
+    return NOT_SOAKED(freight=freight.name, time=time, stages=upstream_stages, stage=stage.name)
 
 
 def _passed(freight: Freight, upstream: str, sources: FreightSources, now: datetime) -> bool:

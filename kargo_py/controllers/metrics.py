@@ -20,6 +20,19 @@ from prometheus_client.registry import Collector
 from kargo_py.controllers.running import Assembly
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.controller import Controller
+from kargo_py.messages import Shown, message
+
+ADDRESS_TAKEN = message(
+    "cannot serve metrics at {address}: {why}; choose another address",
+    do="Another program has that port, or the address is not one of this machine. Give another "
+    "`--metrics-bind-address`.",
+    shown=Shown.COMMAND_LINE,
+)
+ADDRESS_MALFORMED = message(
+    "cannot serve metrics at {address!r}: write HOST:PORT or :PORT, for example :9090",
+    do="Correct `--metrics-bind-address`; `0` serves no metrics.",
+    shown=Shown.COMMAND_LINE,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -148,7 +161,7 @@ async def serving(address: str, metrics: CollectorRegistry) -> AsyncIterator[str
         try:
             await site.start()
         except OSError as error:
-            raise BindError(f"cannot serve metrics at {address}: {error.strerror}; choose another address") from error
+            raise BindError(ADDRESS_TAKEN(address=address, why=error.strerror)) from error
         shown, number = runner.addresses[0][:2]
         _log.info("serving metrics", address=f"{shown}:{number}")
         yield f"{shown}:{number}"
@@ -159,7 +172,7 @@ async def serving(address: str, metrics: CollectorRegistry) -> AsyncIterator[str
 def _split(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise BindError(f"cannot serve metrics at {address!r}: write HOST:PORT or :PORT, for example :9090")
+        raise BindError(ADDRESS_MALFORMED(address=address))
     return host.strip("[]"), int(port)
 
 

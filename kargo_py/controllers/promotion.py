@@ -44,7 +44,106 @@ from kargo_py.kube.controller import Controller, Result
 from kargo_py.kube.events import Event, Regarding
 from kargo_py.kube.predicates import Predicate, changed, created, deleted
 from kargo_py.kube.resources import Key
+from kargo_py.messages import Shown, message
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, StepRunner, Waiting, no_expressions
+
+UNKNOWN_PHASE = message(
+    "status.phase {phase!r} is not known",
+    do="Somebody wrote the phase into the Promotion's status. Look at the Applications to see whether a sync of it "
+    "runs, then create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+LOOK_YOURSELF = message(
+    "{fault}; look yourself what is left running",
+    do="The Promotion was aborted, but its records cannot be read. Look at the operations of the Applications of its "
+    "steps, and terminate what should not run.",
+    shown=Shown.PROMOTION,
+)
+ABORTING_AND_WAITING = message(
+    "aborting, as {actor} asked: {message}",
+    do="What runs is waited for, 10 minutes at most; then the Promotion becomes `Aborted` by itself. An abort with "
+    '`"force": true` does not wait.',
+    shown=Shown.PROMOTION,
+)
+LEFT_RUNNING = message(
+    "which step runs cannot be told, and this may be left running: {targets}",
+    do="The Promotion was aborted after somebody had edited its steps or its status. Look at the operations of these "
+    "objects, and terminate what should not run.",
+    shown=Shown.PROMOTION,
+)
+NO_STEP_RUNS = message(
+    "status.currentStep and status.stepExecutionMetadata do not say which step is running; they were written by "
+    "something else, so the Promotion cannot be continued: create a new one",
+    do="Somebody edited the steps or the status of a running Promotion. Look at the Applications to see whether a "
+    "sync of it runs, then create a new one.",
+    shown=Shown.PROMOTION,
+)
+CANNOT_RUN = message(
+    "the Promotion cannot run: {reason}",
+    do="The Promotion is `Errored`, and nothing was started. Correct what the reason says and create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+NO_FREIGHT_NAMED = message(
+    "spec.freight is not set; name the Freight to promote (spec.origin is not supported yet)",
+    do="Create a new Promotion with `spec.freight` in the place of `spec.origin`.",
+    shown=Shown.PROMOTION,
+)
+FREIGHT_NOT_FOUND = message(
+    'Freight "{freight}" does not exist in namespace "{namespace}"',
+    do="Create the Freight, or name another one in a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+FREIGHT_UNREADABLE = message(
+    'Freight "{freight}" cannot be read; an Event on it says which field is wrong',
+    do="`kubectl describe freight` shows the Event. Correct the field, then create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+NO_USES = message(
+    "the step has no uses; tasks must be replaced by their steps first",
+    do="Write the steps of the task into the Promotion: kargo-py has no webhook that would do it.",
+    shown=Shown.PROMOTION,
+)
+KIND_NOT_REGISTERED = message(
+    'the kind of step "{uses}" is not registered; there are: {known}',
+    do="Correct `uses` of the step, in the Stage's template too, to one of those that are there.",
+    shown=Shown.PROMOTION,
+)
+EXPRESSION_USED = message(
+    "{field} uses an expression, which this version cannot evaluate yet",
+    do="Write the value itself into that field of the step; remove a step's `if`.",
+    shown=Shown.PROMOTION,
+)
+NO_STEPS = message(
+    'it has no steps; give it those of Stage "{stage}" (spec.promotionTemplate.spec.steps)',
+    do="Copy the steps into `spec.steps` of a new Promotion: there is no webhook that would.",
+    shown=Shown.PROMOTION,
+)
+STAGE_NOT_FOUND = message(
+    'Stage "{stage}" does not exist in namespace "{namespace}"; the Promotion waits for it',
+    do="The Promotion begins by itself once the Stage is there. Create the Stage, or delete the Promotion.",
+    shown=Shown.EVENT,
+)
+ENDED = message(
+    "Promotion {phase}",
+    do="The end of a Promotion; its `status.message` follows, where it has one, and says what to do.",
+    shown=Shown.EVENT,
+)
+REASON_ENDED = message(
+    "Promotion{phase}",
+    do="On a Promotion: `PromotionSucceeded` and `PromotionAborted` are of type Normal, `PromotionFailed` and "
+    "`PromotionErrored` of type Warning.",
+    shown=Shown.EVENT,
+)
+REASON_STAGE_NOT_FOUND = message(
+    "StageNotFound",
+    do="Warning on a Promotion whose Stage is not there. It waits: create the Stage, or delete the Promotion.",
+    shown=Shown.EVENT,
+)
+REASON_ABORT_NOT_UNDERSTOOD = message(
+    "AbortNotUnderstood",
+    do="Warning on a Promotion with a wrong annotation `kargo.akuity.io/abort`. It goes on: correct the annotation.",
+    shown=Shown.EVENT,
+)
 
 COALESCE = 1.0
 """Seconds for which endings of some targets, or the reason of a wait, are gathered before they are written."""
@@ -107,10 +206,8 @@ class PromotionController:
         if current is None or current.name != promotion.name:
             return None
         if promotion.phase not in {PromotionPhase.PENDING, PromotionPhase.RUNNING}:
-            await self._end(
-                raw,
-                fail(promotion, PromotionPhase.ERRORED, f"status.phase {promotion.phase!r} is not known", world.now()),
-            )
+            why = UNKNOWN_PHASE(phase=promotion.phase)
+            await self._end(raw, fail(promotion, PromotionPhase.ERRORED, why, world.now()))
             return None
         try:
             return await self._run(raw, promotion, stage)
@@ -136,7 +233,7 @@ class PromotionController:
             new = read_abort(promotion.metadata.annotations.get(ANNOTATION_ABORT))
         except AbortError as error:
             new = None
-            self._world.recorder.record(_warning(promotion, "AbortNotUnderstood", str(error)))
+            self._world.recorder.record(_warning(promotion, REASON_ABORT_NOT_UNDERSTOOD(), str(error)))
         if kept is not None:
             return dataclasses.replace(kept, force=kept.force or (new is not None and new.force))
         if new is None and promotion.running and promotion.metadata.deletion_timestamp:
@@ -158,11 +255,12 @@ class PromotionController:
         except _DeletedError:
             return None
         except RecordError as error:
-            outcome = Finished(StepStatus.ABORTED, f"{error}; look yourself what is left running")
+            outcome = Finished(StepStatus.ABORTED, LOOK_YOURSELF(fault=error))
         if isinstance(outcome, Waiting):
             current = current_step(promotion)
             assert current is not None  # noqa: S101 - _stop waits for the current step only
-            told = dataclasses.replace(outcome, message=f"aborting, as {asked.by} asked: {outcome.message}")
+            message = ABORTING_AND_WAITING(actor=asked.by, message=outcome.message)
+            told = dataclasses.replace(outcome, message=message)
             return await self._wait(raw, promotion, current, told)
         await self._end(raw, abort(promotion, asked, outcome, world.now()))
         return None
@@ -173,8 +271,7 @@ class PromotionController:
         runner = self._world.steps.get(current.step.uses or "") if current is not None else None
         if current is None or runner is None:
             left = [f"{record.kind} {record.key}" for record in records_of(promotion.status) if not record.state.final]
-            said = f"which step runs cannot be told, and this may be left running: {', '.join(left)}" if left else ""
-            return Finished(StepStatus.ABORTED, said)
+            return Finished(StepStatus.ABORTED, LEFT_RUNNING(targets=", ".join(left)) if left else "")
         waited = self._world.now() - asked.since.datetime if asked.since is not None else timedelta()
         give_up = asked.force or waited >= self._world.abort_patience
         return await runner.stop(self._context(promotion, current, runner), give_up=give_up)
@@ -191,11 +288,7 @@ class PromotionController:
         while not promotion.finished:
             current = current_step(promotion)
             if current is None:
-                message = (
-                    "status.currentStep and status.stepExecutionMetadata do not say which step is running; they were "
-                    "written by something else, so the Promotion cannot be continued: create a new one"
-                )
-                await self._end(raw, fail(promotion, PromotionPhase.ERRORED, message, self._world.now()))
+                await self._end(raw, fail(promotion, PromotionPhase.ERRORED, NO_STEP_RUNS(), self._world.now()))
                 return None
             outcome = await self._step(promotion, current)
             match outcome:
@@ -215,7 +308,7 @@ class PromotionController:
         freight, reason = await self._freight(promotion, stage)
         reason = cannot_run(promotion, stage) or reason
         if reason is not None or freight is None:
-            ended = fail(promotion, PromotionPhase.ERRORED, f"the Promotion cannot run: {reason}", now)
+            ended = fail(promotion, PromotionPhase.ERRORED, CANNOT_RUN(reason=reason), now)
             await self._end(raw, ended)
             return None
         return begin(promotion, freight.reference(), _collection(stage, freight), now)
@@ -224,17 +317,17 @@ class PromotionController:
         """The Freight, or why it cannot be promoted; that is never said from the cache alone."""
         world = self._world
         if not promotion.spec.freight:
-            return None, "spec.freight is not set; name the Freight to promote (spec.origin is not supported yet)"
+            return None, NO_FREIGHT_NAMED()
         key = Key(promotion.namespace, promotion.spec.freight)
         freight = world.freight_models.read(await world.freights.read(key))
         if freight is not None and unavailable(stage, freight, world.now()) is None:
             return freight, None
         raw = await world.freights.read_live(key)
         if raw is None:
-            return None, f'Freight "{key.name}" does not exist in namespace "{key.namespace}"'
+            return None, FREIGHT_NOT_FOUND(freight=key.name, namespace=key.namespace)
         freight = world.freight_models.read(raw)
         if freight is None:
-            return None, f'Freight "{key.name}" cannot be read; an Event on it says which field is wrong'
+            return None, FREIGHT_UNREADABLE(freight=key.name)
         return freight, unavailable(stage, freight, world.now())
 
     # -- steps ----------------------------------------------------------------------------------------------------
@@ -243,13 +336,13 @@ class PromotionController:
         """Call the current step once."""
         step = current.step
         if step.uses is None:
-            return Finished(StepStatus.ERRORED, "the step has no uses; tasks must be replaced by their steps first")
+            return Finished(StepStatus.ERRORED, NO_USES())
         runner = self._world.steps.get(step.uses)
         if runner is None:
             known = ", ".join(sorted(self._world.steps))
-            return Finished(StepStatus.ERRORED, f'the kind of step "{step.uses}" is not registered; there are: {known}')
+            return Finished(StepStatus.ERRORED, KIND_NOT_REGISTERED(uses=step.uses, known=known))
         if where := no_expressions(step.config) or ("if" if step.if_ else None):
-            return Finished(StepStatus.ERRORED, f"{where} uses an expression, which this version cannot evaluate yet")
+            return Finished(StepStatus.ERRORED, EXPRESSION_USED(field=where))
         return await runner.run(self._context(promotion, current, runner))
 
     def _context(self, promotion: Promotion, current: CurrentStep, runner: StepRunner) -> StepContext:
@@ -328,7 +421,7 @@ class PromotionController:
 def cannot_run(promotion: Promotion, stage: Stage) -> str | None:
     """Why *promotion* as it is written cannot run; None if it can."""
     if not promotion.spec.steps:
-        return f'it has no steps; give it those of Stage "{stage.name}" (spec.promotionTemplate.spec.steps)'
+        return NO_STEPS(stage=stage.name)
     return alias_fault(promotion.spec.steps)
 
 
@@ -341,12 +434,8 @@ def time_limit(step: PromotionStep, default: timedelta | None) -> timedelta | No
 
 
 def _no_stage_event(promotion: Promotion) -> Event:
-    return _warning(
-        promotion,
-        "StageNotFound",
-        f'Stage "{promotion.spec.stage}" does not exist in namespace "{promotion.namespace}"; '
-        "the Promotion waits for it",
-    )
+    message = STAGE_NOT_FOUND(stage=promotion.spec.stage, namespace=promotion.namespace)
+    return _warning(promotion, REASON_STAGE_NOT_FOUND(), message)
 
 
 def _warning(promotion: Promotion, reason: str, message: str) -> Event:
@@ -363,11 +452,13 @@ def _ended_event(promotion: Promotion) -> Event:
     phase, message = promotion.status.phase, promotion.status.message
     key = Key(promotion.namespace, promotion.name)
     reference = promotion.status.freight
+    reason = REASON_ENDED(phase=phase)
+    said = ENDED(phase=phase) + (f": {message}" if message else "")
     return Event(
         Regarding(PROMOTIONS, key, promotion.metadata.uid),
-        event_name(promotion.name, f"Promotion{phase}", promotion.metadata.uid),
-        f"Promotion{phase}",
-        f"Promotion {phase}" + (f": {message}" if message else ""),
+        event_name(promotion.name, reason, promotion.metadata.uid),
+        reason,
+        said,
         type="Normal" if phase in {PromotionPhase.SUCCEEDED, PromotionPhase.ABORTED} else "Warning",
         annotations=event_annotations(
             actor=promotion.metadata.annotations.get(ANNOTATION_CREATE_ACTOR, "controller:promotion-controller"),

@@ -30,7 +30,31 @@ from kargo_py.kube.errors import ConfigError, Forbidden, KubeError, NotFound
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient, Stats
+from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
+
+INSTANCE_UNSEEN = message(
+    "{error}; the uid of that namespace names this control plane: allow get on it, or set --instance-id",
+    do="Allow `get` on the namespace `kube-system`, or give `--instance-id`. The id must stay the same while "
+    "Promotions run.",
+    shown=Shown.COMMAND_LINE,
+)
+ARGOCD_MISSING = message(
+    "the API server does not serve {resource} ({version}); install Argo CD",
+    do="Install Argo CD, or give the kubeconfig of the cluster where it is with `--argocd-kubeconfig`.",
+    shown=Shown.COMMAND_LINE,
+)
+CRDS_MISSING = message(
+    "the API server does not serve {resource} ({version}); apply the CRDs of this program: kubectl apply -f crds/",
+    do="Apply the CRDs, or name the cluster where they are with `--kubeconfig`.",
+    shown=Shown.COMMAND_LINE,
+)
+RIGHTS_MISSING = message(
+    "{why}; allow get, list, watch and patch on {resource}",
+    do="Give the user or service account these rights. For Promotions, Stages and Freight `patch` is needed on their "
+    "`status` only.",
+    shown=Shown.COMMAND_LINE,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -172,18 +196,15 @@ async def _instance(client: RestClient, given: str) -> str:
     try:
         namespace = await client.get(NAMESPACES, Key("", "kube-system"), codec=JSON)
     except (Forbidden, NotFound) as error:
-        raise ConfigError(
-            f"{error}; the uid of that namespace names this control plane: allow get on it, or set --instance-id"
-        ) from error
+        raise ConfigError(INSTANCE_UNSEEN(error=error)) from error
     return JSON.meta(namespace).uid
 
 
 def _why(error: KubeError, resource: Resource) -> str:
     if isinstance(error, NotFound):
-        hint = (
-            "install Argo CD" if resource is APPLICATIONS else "apply the CRDs of this program: kubectl apply -f crds/"
-        )
-        return f"the API server does not serve {resource} ({resource.api_version}); {hint}"
+        if resource is APPLICATIONS:
+            return ARGOCD_MISSING(resource=resource, version=resource.api_version)
+        return CRDS_MISSING(resource=resource, version=resource.api_version)
     if isinstance(error, Forbidden):
-        return f"{error.message}; allow get, list, watch and patch on {resource}"
+        return RIGHTS_MISSING(why=error.message, resource=resource)
     return str(error)

@@ -35,7 +35,30 @@ from kargo_py.kube.errors import NotFound
 from kargo_py.kube.events import Event, Regarding
 from kargo_py.kube.predicates import Predicate, changed, created, deleted
 from kargo_py.kube.resources import Key
+from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE
+
+CHECKS_NOT_KNOWN = message(
+    "which health checks hold here is not known; promote again",
+    do="`status.health.config` of the Stage cannot be read, or another program took the last Promotion in. A "
+    "Promotion that succeeds leaves new checks.",
+    shown=Shown.STAGE,
+)
+KIND_OF_CHECK_NOT_KNOWN = message(
+    'the kind of health check "{uses}" is not known to this controller',
+    do="Another version of kargo-py, or a Kargo, left this check. Promote again with the steps that this version has.",
+    shown=Shown.STAGE,
+)
+FREIGHT_VERIFIED = message(
+    'Freight was verified in Stage "{stage}"',
+    do="The Freight may be promoted to the Stages downstream now, once it has soaked where they require it.",
+    shown=Shown.EVENT,
+)
+REASON_FREIGHT_VERIFIED = message(
+    "FreightVerificationSucceeded",
+    do="Normal, on Freight that has become verified in a Stage. Nothing to do.",
+    shown=Shown.EVENT,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -138,12 +161,12 @@ class StageController:
     def _verdict(self, held: Sequence[HealthCheckStep] | None) -> HealthVerdict:
         """The worst of all checks; a kind of check that is not known gives Unknown, and so do checks that are not."""
         if held is None:
-            return HealthVerdict(HealthState.UNKNOWN, ("which health checks hold here is not known; promote again",))
+            return HealthVerdict(HealthState.UNKNOWN, (CHECKS_NOT_KNOWN(),))
         verdicts = []
         for check in held:
             checker = self._world.checkers.get(check.uses)
             if checker is None:
-                issue = f'the kind of health check "{check.uses}" is not known to this controller'
+                issue = KIND_OF_CHECK_NOT_KNOWN(uses=check.uses)
                 verdicts.append(HealthVerdict(HealthState.UNKNOWN, (issue,)))
             else:
                 verdicts.append(checker.assess(check.config if isinstance(check.config, dict) else {}))
@@ -188,9 +211,9 @@ class StageController:
                 continue
             event = Event(
                 Regarding(FREIGHTS, key, JSON.meta(raw).uid),
-                event_name(reference.name, "FreightVerificationSucceeded", verified.info.id),
-                "FreightVerificationSucceeded",
-                f'Freight was verified in Stage "{stage.name}"',
+                event_name(reference.name, REASON_FREIGHT_VERIFIED(), verified.info.id),
+                REASON_FREIGHT_VERIFIED(),
+                FREIGHT_VERIFIED(stage=stage.name),
                 annotations=event_annotations(
                     actor="controller:stage-controller",
                     project=stage.namespace,

@@ -29,6 +29,84 @@ from kargo_py.api.stage import (
 )
 from kargo_py.api.types import JsonObject, Time
 from kargo_py.deployers.base import HealthVerdict
+from kargo_py.messages import Shown, message
+
+NOT_JUDGED = message(
+    "not judged yet",
+    do="A Promotion has just succeeded. The Stage is judged by itself once Argo CD has looked at the Applications, but "
+    "not while another Promotion runs.",
+    shown=Shown.STAGE,
+)
+IS_ACTIVE = message(
+    'Promotion "{promotion}" is active',
+    do="The Stage runs this Promotion; others wait for their turn. `kubectl get promotion` shows how it goes.",
+    shown=Shown.STAGE,
+)
+NOTHING_PROMOTED = message(
+    "Nothing was promoted here yet",
+    do="Create a Promotion for this Stage.",
+    shown=Shown.STAGE,
+)
+STAGE_IS = message(
+    "The Stage is {health}",
+    do="The verdict where there are no issues. `Healthy` needs nothing.",
+    shown=Shown.STAGE,
+)
+IS_VERIFIED = message(
+    "Freight has been verified",
+    do="It may go on to the Stages downstream, once it has soaked where they require it. Nothing to do.",
+    shown=Shown.STAGE,
+)
+VERIFICATION_UNSUPPORTED = message(
+    "spec.verification is not supported by this version of kargo-py, so Freight is never marked as verified here; "
+    "remove it, or approve Freight for the downstream Stages by hand",
+    do="Remove `spec.verification` from the Stage, or [approve](#approve-freight-by-hand) each piece of Freight for "
+    "the Stages downstream.",
+    shown=Shown.STAGE,
+)
+VERIFIED_ONCE_HEALTHY = message(
+    "Freight is verified once the Stage is healthy",
+    do="This happens by itself when the condition `Healthy` becomes True: look at its message.",
+    shown=Shown.STAGE,
+)
+LAST_ENDED_AS = message(
+    'Promotion "{promotion}" ended as {phase}',
+    do="The last Promotion did not succeed and left no message. The condition comes back with the next one that "
+    "succeeds.",
+    shown=Shown.STAGE,
+)
+REASON_ACTIVE = message(
+    "ActivePromotion",
+    do="Of `Promoting` and `Ready`, while a Promotion runs.",
+    shown=Shown.STAGE,
+)
+REASON_NO_FREIGHT = message(
+    "NoFreight",
+    do="Of `Healthy`, `Verified` and `Ready`, before the first Promotion that succeeded.",
+    shown=Shown.STAGE,
+)
+REASON_VERIFIED = message(
+    "Verified",
+    do="Of `Verified` and `Ready`, when all is well.",
+    shown=Shown.STAGE,
+)
+REASON_UNSUPPORTED = message(
+    "VerificationUnsupported",
+    do="Of `Verified` and `Ready`: remove `spec.verification` from the Stage, or [approve Freight by "
+    "hand](#approve-freight-by-hand).",
+    shown=Shown.STAGE,
+)
+REASON_WAITING = message(
+    "WaitingForVerification",
+    do="Of `Verified`, until the Stage is healthy.",
+    shown=Shown.STAGE,
+)
+REASON_LAST_ENDED = message(
+    "LastPromotion{phase}",
+    do="Of `Ready`: `LastPromotionFailed`, `LastPromotionErrored` or `LastPromotionAborted`, with that Promotion's "
+    "message. `Ready` comes back with the next Promotion that succeeds.",
+    shown=Shown.STAGE,
+)
 
 HOLD = 2.0
 """Seconds for which the end of a Promotion is not written yet while the verdict on it cannot be trusted.
@@ -138,7 +216,7 @@ def _take_in(status: StageStatus, promotion: Promotion) -> StageStatus:
     collection = promotion.status.freight_collection
     if promotion.phase == PromotionPhase.SUCCEEDED and collection is not None:
         kept = {"checks": [check.wire() for check in promotion.status.health_checks]}
-        health = Health(status=HealthState.UNKNOWN, issues=["not judged yet"], config=kept)
+        health = Health(status=HealthState.UNKNOWN, issues=[NOT_JUDGED()], config=kept)
         history = [collection, *status.freight_history][:MAX_HISTORY]
         status = status.replace(freight_history=history, health=health)
     return status
@@ -322,9 +400,8 @@ def _conditions(stage: Stage, status: StageStatus, running: Promotion | None, no
     healthy = _healthy_condition(status)
     verified = _verified_condition(stage, status)
     if running is not None:
-        promoting = Condition(
-            type="Promoting", status="True", reason="ActivePromotion", message=f'Promotion "{running.name}" is active'
-        )
+        message = IS_ACTIVE(promotion=running.name)
+        promoting = Condition(type="Promoting", status="True", reason=REASON_ACTIVE(), message=message)
         ready = Condition(type="Ready", status="False", reason=promoting.reason, message=promoting.message)
     else:
         promoting = None
@@ -343,9 +420,9 @@ def _conditions(stage: Stage, status: StageStatus, running: Promotion | None, no
 def _healthy_condition(status: StageStatus) -> Condition:
     health = status.health
     if health is None or not status.freight_history:
-        return Condition(type="Healthy", status="Unknown", reason="NoFreight", message="Nothing was promoted here yet")
+        return Condition(type="Healthy", status="Unknown", reason=REASON_NO_FREIGHT(), message=NOTHING_PROMOTED())
     truth = {HealthState.HEALTHY: "True", HealthState.UNHEALTHY: "False"}.get(_state(health), "Unknown")
-    message = "; ".join(health.issues) or f"The Stage is {health.status}"
+    message = "; ".join(health.issues) or STAGE_IS(health=health.status)
     return Condition(type="Healthy", status=truth, reason=health.status, message=message)
 
 
@@ -358,29 +435,29 @@ def _state(health: Health) -> HealthState:
 
 def _verified_condition(stage: Stage, status: StageStatus) -> Condition:
     if not status.freight_history:
-        return Condition(type="Verified", status="Unknown", reason="NoFreight", message="Nothing was promoted here yet")
+        return Condition(type="Verified", status="Unknown", reason=REASON_NO_FREIGHT(), message=NOTHING_PROMOTED())
     latest = latest_verification(status.freight_history[0])
     if latest is not None and latest.phase == VerificationPhase.SUCCESSFUL:
-        return Condition(type="Verified", status="True", reason="Verified", message="Freight has been verified")
+        return Condition(type="Verified", status="True", reason=REASON_VERIFIED(), message=IS_VERIFIED())
     if stage.spec.verification is not None:
         return Condition(
             type="Verified",
             status="False",
-            reason="VerificationUnsupported",
-            message="spec.verification is not supported by this version of kargo-py, so Freight is never marked as "
-            "verified here; remove it, or approve Freight for the downstream Stages by hand",
+            reason=REASON_UNSUPPORTED(),
+            message=VERIFICATION_UNSUPPORTED(),
         )
-    message = "Freight is verified once the Stage is healthy"
-    return Condition(type="Verified", status="Unknown", reason="WaitingForVerification", message=message)
+    message = VERIFIED_ONCE_HEALTHY()
+    return Condition(type="Verified", status="Unknown", reason=REASON_WAITING(), message=message)
 
 
 def _ready_condition(status: StageStatus, healthy: Condition, verified: Condition) -> Condition:
     last = status.last_promotion
     if last is not None and last.status is not None and last.status.phase != PromotionPhase.SUCCEEDED:
-        message = last.status.message or f'Promotion "{last.name}" ended as {last.status.phase}'
-        return Condition(type="Ready", status="False", reason=f"LastPromotion{last.status.phase}", message=message)
+        phase = last.status.phase
+        message = last.status.message or LAST_ENDED_AS(promotion=last.name, phase=phase)
+        return Condition(type="Ready", status="False", reason=REASON_LAST_ENDED(phase=phase), message=message)
     if healthy.status != "True":
         return Condition(type="Ready", status="False", reason=healthy.reason, message=healthy.message)
     if verified.status != "True":
         return Condition(type="Ready", status="False", reason=verified.reason, message=verified.message)
-    return Condition(type="Ready", status="True", reason="Verified", message=verified.message)
+    return Condition(type="Ready", status="True", reason=REASON_VERIFIED(), message=verified.message)

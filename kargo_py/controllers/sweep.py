@@ -22,6 +22,19 @@ from kargo_py.kube.controller import Controller, Result
 from kargo_py.kube.events import Event, Regarding
 from kargo_py.kube.predicates import Predicate, deleted
 from kargo_py.kube.resources import Key
+from kargo_py.messages import Shown, message
+
+ORPHAN_ENDED = message(
+    "The operation of Promotion {promotion}, which was deleted, was ended: {how}",
+    do="A Promotion was deleted while its sync ran, so the sync was terminated. Promote again if the Application is "
+    "left half synced.",
+    shown=Shown.EVENT,
+)
+REASON_ORPHAN_ENDED = message(
+    "OrphanTerminated",
+    do="Normal, on an Application (in Argo CD's cluster) whose operation belonged to a deleted Promotion.",
+    shown=Shown.EVENT,
+)
 
 CERTAIN = 30.0
 """Seconds between the two live reads that must both find the Promotion gone."""
@@ -103,9 +116,9 @@ class Sweeper:
         recorder.record(
             Event(
                 Regarding(APPLICATIONS, app.key, app.metadata.uid),
-                event_name(app.metadata.name, "OrphanTerminated", str(stamp)),
-                "OrphanTerminated",
-                f"The operation of Promotion {promotion}, which was deleted, was ended: {seen.message}",
+                event_name(app.metadata.name, REASON_ORPHAN_ENDED(), str(stamp)),
+                REASON_ORPHAN_ENDED(),
+                ORPHAN_ENDED(promotion=promotion, how=seen.message),
             )
         )
         self._forget(app.key)

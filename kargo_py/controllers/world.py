@@ -19,6 +19,7 @@ from kargo_py.api.stage import Stage
 from kargo_py.api.stamp import STATE_KEY
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import APPLICATIONS, Application
+from kargo_py.argocd.operation import UNREADABLE
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import HealthChecker
 from kargo_py.kube.cache import Cache
@@ -28,7 +29,25 @@ from kargo_py.kube.errors import Conflict, OutcomeUnknown
 from kargo_py.kube.events import Event, EventRecorder, Regarding
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.writes import contains, guarded_patch, merge_diff, uninterrupted
+from kargo_py.messages import Shown, message
 from kargo_py.steps.base import StepRunner
+
+OBJECT_UNREADABLE = message(
+    "{kind} cannot be read: {field}: {why}; correct that field",
+    do="The object is left alone until the field is corrected; nothing else suffers. A Stage whose current Promotion "
+    "cannot be read starts no other.",
+    shown=Shown.EVENT | Shown.LOG,
+)
+REASON_UNREADABLE = message(
+    "Unreadable",
+    do="Warning on a Promotion, Stage, Freight or Application of which a field cannot be read; the message names it.",
+    shown=Shown.EVENT,
+)
+NOT_READ = message(
+    "object cannot be read",
+    do="Says what the Event `Unreadable` on that object says, in `why`. Correct the field.",
+    shown=Shown.LOG,
+)
 
 PROMOTIONS = Resource(GROUP, VERSION, "promotions", "Promotion")
 STAGES = Resource(GROUP, VERSION, "stages", "Stage")
@@ -89,15 +108,16 @@ class Models(Generic[M]):
         self.unreadable += 1
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        message = f"{self._resource.kind} cannot be read: {where}: {first['msg']}; correct that field"
+        message = OBJECT_UNREADABLE(kind=self._resource.kind, field=where, why=first["msg"])
         tell_unreadable(self._recorder, Regarding(self._resource, key, JSON.meta(raw).uid), message)
 
 
 def tell_unreadable(recorder: EventRecorder, regarding: Regarding, message: str) -> None:
     """Log that an object cannot be read, and put an Event on it: one for each of its faults."""
-    _log.warning("object cannot be read", kind=regarding.resource.kind, object=str(regarding.key), why=message)
-    name = event_name(regarding.key.name, "Unreadable", regarding.uid, message)
-    recorder.record(Event(regarding, name, "Unreadable", message, type="Warning"))
+    _log.warning(NOT_READ(), kind=regarding.resource.kind, object=str(regarding.key), why=message)
+    reason = REASON_UNREADABLE()
+    name = event_name(regarding.key.name, reason, regarding.uid, message)
+    recorder.record(Event(regarding, name, reason, message, type="Warning"))
 
 
 def event_name(about: str, reason: str, *distinct: str) -> str:
@@ -277,7 +297,7 @@ class World:
             return
         self.unreadable_applications += 1
         regarding = Regarding(APPLICATIONS, new.key, new.metadata.uid)
-        message = f"{new} cannot be read: {new.unreadable}; correct that field"
+        message = UNREADABLE(app=new, why=new.unreadable)
         tell_unreadable(self.argocd_recorder or self.recorder, regarding, message)
 
     @property

@@ -54,6 +54,101 @@ from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, OutcomeUnknown
 from kargo_py.kube.resources import Key
 from kargo_py.kube.writes import guarded_patch, uninterrupted
+from kargo_py.messages import Shown, message
+
+NOT_FOUND = message(
+    "{app} does not exist, or this controller does not watch that namespace",
+    do="Correct `name` or `namespace` in the step's config. With `--watch-argocd-namespace-only` only "
+    "`--argocd-namespace` is watched.",
+    shown=Shown.PROMOTION,
+)
+DOES_NOT_FIT = message(
+    "{app} {fault}",
+    do="What the step's config asks does not fit the Application's sources: see *has no source with …* and *is asked "
+    "for two revisions …*.",
+    shown=Shown.PROMOTION,
+)
+OWNER_UNSEEN = message(
+    '{app} belongs to ApplicationSet "{owner}", and whether that would undo a change of its spec cannot be seen: '
+    "{why}; allow get on applicationsets",
+    do="Allow `get` on `applicationsets.argoproj.io` in that namespace, then promote again. A step that only syncs "
+    "does not need it.",
+    shown=Shown.PROMOTION,
+)
+OWNER_WOULD_UNDO = message(
+    '{app} belongs to ApplicationSet "{owner}", which would undo the change of {pointers}; name that in its '
+    "spec.ignoreApplicationDifferences, or change what it generates from instead",
+    do="Add these JSON pointers to `spec.ignoreApplicationDifferences[].jsonPointers` of the ApplicationSet (for a "
+    "field of `spec.sources` only the whole list counts), or let the step sync without `updateTargetRevision`, "
+    "`helm` and `kustomize`.",
+    shown=Shown.PROMOTION,
+)
+APPLICATION_IS_GONE = message(
+    "the Application is gone",
+    do="After an abort with `onAbort: revert`: there is nothing to put back.",
+    shown=Shown.PROMOTION,
+)
+NOTHING_PUT_BACK = message(
+    "nothing was put back: the Application {fault}",
+    do="After an abort with `onAbort: revert`: the Application's sources are not those of the start any more. Look "
+    "at its spec and correct it by hand if needed.",
+    shown=Shown.PROMOTION,
+)
+LEFT_AS_CHANGED = message(
+    "left as somebody else changed them: {pointers}",
+    do="After an abort with `onAbort: revert`: these fields were changed since the start, so they were not touched. "
+    "Correct them by hand if needed.",
+    shown=Shown.PROMOTION,
+)
+PUT_BACK = message(
+    "put back: {pointers}",
+    do="After an abort with `onAbort: revert`: these fields of the Application have their former values again. "
+    "Nothing to do.",
+    shown=Shown.PROMOTION,
+)
+CHECK_UNREADABLE = message(
+    "a health check of kind argocd-update cannot be read: {why}",
+    do="Somebody else wrote `status.health.config` of the Stage, or `status.healthChecks` of its Promotion. Promote "
+    "again: a Promotion that succeeds leaves new checks.",
+    shown=Shown.STAGE,
+)
+CHECK_WITHOUT_APPS = message(
+    "config.apps is not a list of Applications",
+    do="Part of *a health check … cannot be read*. Promote again.",
+    shown=Shown.STAGE,
+)
+CHECK_WITHOUT_NAME = message(
+    "config.apps[{index}] has no name",
+    do="Part of *a health check … cannot be read*. Promote again.",
+    shown=Shown.STAGE,
+)
+CHECK_WITHOUT_REVISIONS = message(
+    "config.apps[{index}].desiredRevisions is not a list",
+    do="Part of *a health check … cannot be read*. Promote again.",
+    shown=Shown.STAGE,
+)
+NOT_AUTHORIZED = message(
+    "{app} is not authorized: it has no annotation kargo.akuity.io/authorized-stage; set it to {stage}",
+    do="Set that annotation of the Application to the `<project>:<stage>` named here, then promote again.",
+    shown=Shown.PROMOTION,
+)
+AUTHORIZATION_MALFORMED = message(
+    "{app} is not authorized: its annotation kargo.akuity.io/authorized-stage: {fault}",
+    do="Correct the annotation: `<project>:<stage>`, several separated by commas. One wrong entry makes the whole "
+    "annotation count for nothing.",
+    shown=Shown.PROMOTION,
+)
+AUTHORIZED_FOR_OTHERS = message(
+    "{app} is not authorized: its annotation kargo.akuity.io/authorized-stage names {allowed}, not {stage}",
+    do="Add the last named `<project>:<stage>` to the annotation, separated by a comma, then promote again.",
+    shown=Shown.PROMOTION,
+)
+CHANGES_TOO_FAST = message(
+    "{app} changes faster than it can be decided about; it is looked at again",
+    do="Each of several writes met a newer version. It is tried again by itself; if it comes again and again, see "
+    "who writes to the Application all the time.",
+    shown=Shown.LOG,
+)
 
 KIND = "argocd"
 _AT_ONCE = 5
@@ -188,16 +283,14 @@ class ArgoCD:
     def _prepare(self, request: UpdateRequest) -> tuple[Application, SourceEdit]:
         app = self.applications.get(request.key)
         if app is None:
-            raise TargetError(
-                f"{describe(request.key)} does not exist, or this controller does not watch that namespace"
-            )
+            raise TargetError(NOT_FOUND(app=describe(request.key)))
         if reason := controllable(app):
             raise TargetError(reason)
         _authorize(app, request.stage)
         try:
             edit = edit_sources(app.spec, request.updates)
         except SourceUpdateError as error:
-            raise TargetError(f"{app} {error}") from error
+            raise TargetError(DOES_NOT_FIT(app=app, fault=error)) from error
         return app, edit
 
     async def _check_owner(self, app: Application, edit: SourceEdit) -> None:
@@ -209,15 +302,9 @@ class ArgoCD:
         try:
             found = await self._application_set(key)
         except Forbidden as error:
-            raise TargetError(
-                f'{app} belongs to ApplicationSet "{owner.name}", and whether that would undo a change of its spec '
-                f"cannot be seen: {error.message}; allow get on applicationsets"
-            ) from error
+            raise TargetError(OWNER_UNSEEN(app=app, owner=owner.name, why=error.message)) from error
         if found is not None and (lost := undone(found, app.metadata.name, sorted(edit.before))):
-            raise TargetError(
-                f'{app} belongs to ApplicationSet "{owner.name}", which would undo the change of {", ".join(lost)}; '
-                "name that in its spec.ignoreApplicationDifferences, or change what it generates from instead"
-            )
+            raise TargetError(OWNER_WOULD_UNDO(app=app, owner=owner.name, pointers=", ".join(lost)))
 
     async def _application_set(self, key: Key) -> JsonObject | None:
         """The ApplicationSet, None if there is none; one that was read a moment ago is not read again."""
@@ -335,14 +422,14 @@ class ArgoCD:
             await self._spread(attempt)
             app = await self.applications.read(record.key)
             if app is None or app.metadata.uid != record.uid:
-                return "the Application is gone"
+                return APPLICATION_IS_GONE()
             try:
                 changed = edit_sources(app.spec, request.updates).before
             except SourceUpdateError as error:
-                return f"nothing was put back: the Application {error}"
+                return NOTHING_PUT_BACK(fault=error)
             ours = [field for field in record.before if field.pointer not in changed]
             kept = [field.pointer for field in record.before if field.pointer in changed]
-            said = f"left as somebody else changed them: {', '.join(kept)}" if kept else ""
+            said = LEFT_AS_CHANGED(pointers=", ".join(kept)) if kept else ""
             if not ours:
                 return said
             try:
@@ -350,7 +437,7 @@ class ArgoCD:
             except (Conflict, NotFound) as error:
                 refused = self._held_back(record.key, error)
             else:
-                back = f"put back: {', '.join(field.pointer for field in ours)}"
+                back = PUT_BACK(pointers=", ".join(field.pointer for field in ours))
                 return f"{back}; {said}" if said else back
         raise refused or _undecided(record)
 
@@ -490,9 +577,7 @@ class ArgoCD:
         try:
             checks = _checks(config, self.default_namespace)
         except ValueError as error:
-            return HealthVerdict(
-                HealthState.UNKNOWN, (f"a health check of kind argocd-update cannot be read: {error}",)
-            )
+            return HealthVerdict(HealthState.UNKNOWN, (CHECK_UNREADABLE(why=error),))
         verdicts = [self._assess(key, desired) for key, desired in checks]
         rechecks = [v.recheck_after for v in verdicts if v.recheck_after is not None]
         return HealthVerdict(
@@ -564,14 +649,14 @@ def _checks(config: Mapping[str, Any], default_namespace: str) -> list[tuple[Key
     """The Applications of a health check with the revisions wanted; raises ValueError if it says anything else."""
     apps = config.get("apps")
     if not isinstance(apps, list) or not apps:
-        raise ValueError("config.apps is not a list of Applications")
+        raise ValueError(CHECK_WITHOUT_APPS())
     found = []
     for index, app in enumerate(apps):
         if not isinstance(app, dict) or not isinstance(app.get("name"), str):
-            raise ValueError(f"config.apps[{index}] has no name")  # noqa: TRY004 - one kind of error
+            raise ValueError(CHECK_WITHOUT_NAME(index=index))  # noqa: TRY004 - one kind of error
         revisions = app.get("desiredRevisions") or []
         if not isinstance(revisions, list):
-            raise ValueError(f"config.apps[{index}].desiredRevisions is not a list")  # noqa: TRY004 - as above
+            raise ValueError(CHECK_WITHOUT_REVISIONS(index=index))  # noqa: TRY004 - as above
         found.append(
             (Key(str(app.get("namespace") or default_namespace), app["name"]), [str(r or "") for r in revisions])
         )
@@ -581,20 +666,13 @@ def _checks(config: Mapping[str, Any], default_namespace: str) -> list[tuple[Key
 def _authorize(app: Application, stage: str) -> None:
     value = app.metadata.annotations.authorized_stage
     if value is None:
-        raise TargetError(
-            f"{app} is not authorized: it has no annotation kargo.akuity.io/authorized-stage; set it to {stage}"
-        )
+        raise TargetError(NOT_AUTHORIZED(app=app, stage=stage))
     try:
         allowed = authorized_stages(value)
     except AuthorizedStageError as error:
-        raise TargetError(
-            f"{app} is not authorized: its annotation kargo.akuity.io/authorized-stage: {error}"
-        ) from error
+        raise TargetError(AUTHORIZATION_MALFORMED(app=app, fault=error)) from error
     if stage not in allowed:
-        raise TargetError(
-            f"{app} is not authorized: its annotation kargo.akuity.io/authorized-stage names "
-            f"{', '.join(sorted(allowed))}, not {stage}"
-        )
+        raise TargetError(AUTHORIZED_FOR_OTHERS(app=app, allowed=", ".join(sorted(allowed)), stage=stage))
 
 
 def _updated(record: Record, decision: Decision) -> Record:
@@ -613,7 +691,7 @@ def _updated(record: Record, decision: Decision) -> Record:
 
 
 def _undecided(record: Record) -> KubeError:
-    return KubeError(f"{describe(record.key)} changes faster than it can be decided about; it is looked at again")
+    return KubeError(CHANGES_TOO_FAST(app=describe(record.key)))
 
 
 def _rfc3339_now() -> str:

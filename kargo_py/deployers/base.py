@@ -16,6 +16,14 @@ import msgspec
 
 from kargo_py.api.types import Time
 from kargo_py.kube.resources import Key
+from kargo_py.messages import Shown, message
+
+RECORDS_UNREADABLE = message(
+    "the recorded operations cannot be read back: {why}",
+    do="Somebody edited `status.state` of the Promotion, so it cannot go on. Look at the Applications to see whether "
+    "a sync of it runs, then create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -140,7 +148,7 @@ def read_records(stored: Any) -> tuple[Record, ...]:
             for time in (record.free_since, record.stopping_since):
                 Time(time or _ANY_TIME)
     except ValueError as error:
-        raise RecordError(f"the recorded operations cannot be read back: {error}") from error
+        raise RecordError(RECORDS_UNREADABLE(why=error)) from error
     return records
 
 

@@ -27,7 +27,44 @@ from kargo_py.api.promotion import (
 from kargo_py.api.stamp import STATE_KEY
 from kargo_py.api.types import Time
 from kargo_py.deployers.base import Record, read_records
+from kargo_py.messages import Shown, message
 from kargo_py.steps.base import Finished
+
+ALIAS_RESERVED = message(
+    "spec.steps[{index}].as: {alias!r} is reserved; choose another alias",
+    do="kargo-py keeps its own records under that name. Change `as` of the step, in the Stage's template too, and "
+    "create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+ALIAS_TWICE = message(
+    "spec.steps[{index}] has the alias {alias!r} of spec.steps[{other}]; give it another one (as)",
+    do="Give each step an alias of its own, in the Stage's template too; the default of the second step is `step-2`. "
+    "Then create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+ABORTING = message(
+    "aborting, as {actor} asked",
+    do='What runs is being ended, and waited for; the Promotion becomes `Aborted` by itself. An abort with `"force": '
+    "true` does not wait.",
+    shown=Shown.PROMOTION,
+)
+TERMINATED = message(
+    "Promotion terminated by {actor}",
+    do="Somebody aborted it with the annotation `kargo.akuity.io/abort`. What follows says what became of the sync; "
+    "create a new Promotion to promote again.",
+    shown=Shown.PROMOTION,
+)
+STEP_FAILED = message(
+    'step "{alias}": {message}',
+    do="The Promotion is `Failed` and is not tried again. Correct what the message says and create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+STEP_ERRORED = message(
+    'error running step "{alias}": {message}',
+    do="The Promotion is `Errored` and is not tried again; this step started nothing. Correct what the message says "
+    "and create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
 
 _PHASES = {
     StepStatus.SUCCEEDED: PromotionPhase.SUCCEEDED,
@@ -70,9 +107,9 @@ def alias_fault(steps: Sequence[PromotionStep]) -> str | None:
     for index, step in enumerate(steps):
         alias = step.alias(index)
         if alias in {STATE_KEY, ABORT_KEY}:
-            return f"spec.steps[{index}].as: {alias!r} is reserved; choose another alias"
+            return ALIAS_RESERVED(index=index, alias=alias)
         if alias in seen:
-            return f"spec.steps[{index}] has the alias {alias!r} of spec.steps[{seen[alias]}]; give it another one (as)"
+            return ALIAS_TWICE(index=index, alias=alias, other=seen[alias])
         seen[alias] = index
     return None
 
@@ -158,7 +195,7 @@ def latch_abort(status: PromotionStatus, abort: Abort, now: datetime) -> Promoti
     status = status.replace(state={**state, ABORT_KEY: kept.wire()})
     metadata = status.step_execution_metadata
     if metadata and metadata[-1].status == StepStatus.RUNNING:
-        status = with_message(status, f"aborting, as {abort.by} asked")
+        status = with_message(status, ABORTING(actor=abort.by))
     return status
 
 
@@ -170,7 +207,7 @@ def abort(promotion: Promotion, asked: Abort, outcome: Finished, now: datetime) 
         ended = metadata[-1].replace(status=StepStatus.ABORTED, finished_at=Time.of(now), message=outcome.message)
         status = with_records(status, metadata[-1].alias, outcome.records)
         status = status.replace(step_execution_metadata=[*metadata[:-1], ended])
-    message = f"Promotion terminated by {asked.by}" + (f": {outcome.message}" if outcome.message else "")
+    message = TERMINATED(actor=asked.by) + (f": {outcome.message}" if outcome.message else "")
     return promotion.replace(
         status=status.replace(phase=PromotionPhase.ABORTED, message=message, finished_at=Time.of(now))
     )
@@ -178,11 +215,11 @@ def abort(promotion: Promotion, asked: Abort, outcome: Finished, now: datetime) 
 
 def _end_step(status: PromotionStatus, current: CurrentStep, outcome: Finished, now: datetime) -> PromotionStatus:
     *before, last = status.step_execution_metadata
-    prefix = {
-        StepStatus.FAILED: f'step "{current.alias}": ',
-        StepStatus.ERRORED: f'error running step "{current.alias}": ',
-    }
-    message = prefix.get(outcome.status, "") + outcome.message if outcome.message else ""
+    message = outcome.message
+    if message and outcome.status is StepStatus.FAILED:
+        message = STEP_FAILED(alias=current.alias, message=message)
+    elif message and outcome.status is StepStatus.ERRORED:
+        message = STEP_ERRORED(alias=current.alias, message=message)
     ended = last.replace(status=outcome.status, finished_at=Time.of(now))
     if message or last.message:
         ended = ended.replace(message=message)

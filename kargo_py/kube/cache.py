@@ -41,6 +41,48 @@ from kargo_py.kube.errors import (
 )
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.store import Change, Store, version_order
+from kargo_py.messages import Shown, message
+
+LISTING_AGAIN_AFTER_CRASH = message(
+    "cache crashed, listing again",
+    do="A fault of kargo-py: please report it with its traceback. It lists again by itself and goes on.",
+    shown=Shown.LOG,
+)
+LEFT_OUT = message(
+    "object left out",
+    do="An object without a name or version; `why` says which. The others are not affected; look at what stands "
+    "between kargo-py and the API server.",
+    shown=Shown.LOG,
+)
+KEPT_WHOLE = message(
+    "object kept whole",
+    do="An object of a form that nobody foresaw takes more memory than it should; nothing else happens. Correct the "
+    "object, or report it with `why`.",
+    shown=Shown.LOG,
+)
+HANDLER_FAILED = message(
+    "cache handler failed",
+    do="A fault of kargo-py: please report it with its traceback. Other objects and handlers are not affected.",
+    shown=Shown.LOG,
+)
+NOT_UPDATED = message(
+    "cache is not being updated",
+    do="A list or watch fails, `error` says why; told once for each kind of error. It is tried again by itself with "
+    "pauses of up to 30 seconds, until the log says `cache is being updated again`.",
+    shown=Shown.LOG,
+)
+REWOUND = message(
+    "the server is at {version} only, a restored backup it seems",
+    do="The API server's database was restored from a backup. Everything is listed again by itself; look at the "
+    "Promotions of the time that was lost.",
+    shown=Shown.LOG,
+)
+WATCH_TOO_SHORT = message(
+    "the server ended the watch as soon as it had begun",
+    do="It is tried again by itself. If it comes again and again, a proxy before the API server cuts watches: raise "
+    "its time-outs.",
+    shown=Shown.LOG,
+)
 
 T = TypeVar("T")
 
@@ -256,7 +298,7 @@ class Cache(Generic[T]):
                 await self._failed(error, activity)
             except Exception as error:  # noqa: BLE001 - logged whole
                 # Our bug, on some object of a form nobody foresaw: said whole, and not the end of all controllers.
-                _log.exception("cache crashed, listing again", resource=str(self.resource))
+                _log.exception(LISTING_AGAIN_AFTER_CRASH(), resource=str(self.resource))
                 await self._failed(KubeError(f"{type(error).__name__}: {error}"), activity)
 
     async def _list(self) -> None:
@@ -320,7 +362,7 @@ class Cache(Generic[T]):
         known = self._store.furthest
         page = await self._page(limit=1)
         if version_order(page.resource_version) < known:
-            raise Gone(410, "Expired", f"the server is at {page.resource_version} only, a restored backup it seems")
+            raise Gone(410, "Expired", REWOUND(version=page.resource_version))
         self._doubtful = False
         if isinstance(self.health, Unreachable):
             self._recovered("watch")
@@ -347,7 +389,7 @@ class Cache(Generic[T]):
         lasted = self._now() - began
         self._doubtful = lasted < seconds - 1
         if lasted < _SHORT_WATCH and version == self._version:
-            raise ConnectionLost("the server ended the watch as soon as it had begun", request=f"watch {self.resource}")
+            raise ConnectionLost(WATCH_TOO_SHORT(), request=f"watch {self.resource}")
         self._alive()
 
     def _take(self, event: WatchEvent[T]) -> None:
@@ -369,7 +411,7 @@ class Cache(Generic[T]):
             try:
                 self._codec.meta(obj)
             except DecodeError as error:
-                _log.warning("object left out", resource=str(self.resource), why=str(error))
+                _log.warning(LEFT_OUT(), resource=str(self.resource), why=str(error))
                 self._undecodable(error)
             else:
                 kept.append(self._seen(obj))
@@ -388,7 +430,7 @@ class Cache(Generic[T]):
             return self._projection(obj)
         except Exception as error:  # noqa: BLE001 - whatever a function makes of input that nobody foresaw
             key = str(self._codec.meta(obj).key)
-            _log.warning("object kept whole", resource=str(self.resource), key=key, why=f"its projection: {error!r}")
+            _log.warning(KEPT_WHOLE(), resource=str(self.resource), key=key, why=f"its projection: {error!r}")
             failed = DecodeError(f"{self.resource.kind} {key} does not fit its projection: {error!r}")
             failed.__cause__ = error
             self._undecodable(failed)
@@ -427,14 +469,14 @@ class Cache(Generic[T]):
         except Exception:  # noqa: BLE001 - logged whole
             # A handler that fails is our bug; it must not keep the news from the others.
             self.stats.handler_errors += 1
-            _log.exception("cache handler failed", resource=str(self.resource), key=str(key))
+            _log.exception(HANDLER_FAILED(), resource=str(self.resource), key=str(key))
 
     # -- health --------------------------------------------------------------------------------------------------
 
     async def _failed(self, error: KubeError, activity: _Activity) -> None:
         """Note the failure, log it if it is another one than before, and wait before the next try."""
         if type(self.health) is not type(error):
-            _log.warning("cache is not being updated", resource=str(self.resource), error=str(error))
+            _log.warning(NOT_UPDATED(), resource=str(self.resource), error=str(error))
         self.health, self._failing = error, activity
         self._news_of_health.set()
         self._failures += 1

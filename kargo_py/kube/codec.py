@@ -14,6 +14,54 @@ import msgspec
 from kargo_py.kube.client import EventType, JsonObject, Meta, Page, WatchEvent
 from kargo_py.kube.errors import DecodeError, error_from_status
 from kargo_py.kube.resources import Key
+from kargo_py.messages import Shown, message
+
+_SOMETHING_ELSE_ANSWERED = (
+    "Something else than a Kubernetes API server answered, a proxy perhaps: correct `server` in the kubeconfig. Once "
+    "running it is asked again by itself."
+)
+NO_JSON = message(
+    "the answer is no JSON: {why}: {data!r}",
+    do=_SOMETHING_ELSE_ANSWERED,
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_JSON_OBJECT = message(
+    "the answer is no JSON object: {data!r}",
+    do=_SOMETHING_ELSE_ANSWERED,
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_METADATA = message(
+    "the answer is nested too deeply and has no metadata: {data!r}",
+    do=_SOMETHING_ELSE_ANSWERED,
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+OTHER_JSON = message(
+    "the answer is a JSON {type}, not an object",
+    do=_SOMETHING_ELSE_ANSWERED,
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+OTHER_JSON_IN = message(
+    "{field} is a JSON {type}, not an object",
+    do=_SOMETHING_ELSE_ANSWERED,
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_ITEMS = message(
+    "items is a JSON {type}, not a list",
+    do=_SOMETHING_ELSE_ANSWERED,
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+UNKNOWN_WATCH_EVENT = message(
+    "watch event of unknown type {type!r}",
+    do="The watch is given up and all objects of the resource are listed again, by itself. Look at what stands "
+    "between kargo-py and the API server if it comes again.",
+    shown=Shown.LOG,
+)
+NO_NAME = message(
+    "an object of kind {kind!r} has no metadata.name",
+    do="The object is left out; the others are not affected. No API server gives such objects: look at what stands "
+    "between.",
+    shown=Shown.LOG,
+)
 
 _decoder = msgspec.json.Decoder()
 
@@ -38,7 +86,7 @@ def decode(data: bytes) -> Any:
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise DecodeError(f"the answer is no JSON: {error}: {data[:200]!r}") from error
+        raise DecodeError(NO_JSON(why=error, data=data[:200])) from error
 
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]')
@@ -70,7 +118,7 @@ def _members(data: bytes) -> list[bytes]:
 def _fields(data: bytes) -> dict[str, bytes]:
     """The values of a JSON object by key, as they stand."""
     if data.lstrip()[:1] != b"{":
-        raise DecodeError(f"the answer is no JSON object: {data[:200]!r}")
+        raise DecodeError(NO_JSON_OBJECT(data=data[:200]))
     members = _members(data)
     return {str(_decoder.decode(key)): value for key, value in zip(members[::2], members[1::2], strict=False)}
 
@@ -83,11 +131,11 @@ def _decode_object(data: bytes) -> JsonObject:
     try:
         return _object(_decoder.decode(data))
     except msgspec.DecodeError as error:
-        raise DecodeError(f"the answer is no JSON: {error}: {data[:200]!r}") from error
+        raise DecodeError(NO_JSON(why=error, data=data[:200])) from error
     except RecursionError:
         fields = _fields(data)
         if "metadata" not in fields:
-            raise DecodeError(f"the answer is nested too deeply and has no metadata: {data[:200]!r}") from None
+            raise DecodeError(NO_METADATA(data=data[:200])) from None
         named = _fields(fields["metadata"])
         metadata = {name: _decoder.decode(named[name]) for name in _NAMES if name in named}
         head: JsonObject = {n: _decoder.decode(fields[n]) for n in ("apiVersion", "kind") if n in fields}
@@ -112,7 +160,7 @@ def _decode_list(data: bytes) -> JsonObject:
     try:
         return _object(_decoder.decode(data))
     except msgspec.DecodeError as error:
-        raise DecodeError(f"the answer is no JSON: {error}: {data[:200]!r}") from error
+        raise DecodeError(NO_JSON(why=error, data=data[:200])) from error
     except RecursionError:
         body, items = split_list(data)
         return {**body, "items": [_decode_object(item) for item in items]}
@@ -123,7 +171,7 @@ def _decode_event(line: bytes) -> JsonObject:
     try:
         return _object(_decoder.decode(line))
     except msgspec.DecodeError as error:
-        raise DecodeError(f"the answer is no JSON: {error}: {line[:200]!r}") from error
+        raise DecodeError(NO_JSON(why=error, data=line[:200])) from error
     except RecursionError:
         type_, obj = split_event(line)
         return {"type": type_, "object": _decode_object(obj)}
@@ -134,14 +182,14 @@ _NAMES = ("namespace", "name", "uid", "resourceVersion")
 
 def _object(value: Any) -> JsonObject:
     if not isinstance(value, dict):
-        raise DecodeError(f"the answer is a JSON {type(value).__name__}, not an object")
+        raise DecodeError(OTHER_JSON(type=type(value).__name__))
     return value
 
 
 def _mapping(body: JsonObject, name: str) -> JsonObject:
     value = body.get(name) or {}
     if not isinstance(value, dict):
-        raise DecodeError(f"{name} is a JSON {type(value).__name__}, not an object")
+        raise DecodeError(OTHER_JSON_IN(field=name, type=type(value).__name__))
     return value
 
 
@@ -162,7 +210,7 @@ class JsonCodec:
         meta = _mapping(body, "metadata")
         items = body.get("items") or []
         if not isinstance(items, list):
-            raise DecodeError(f"items is a JSON {type(items).__name__}, not a list")
+            raise DecodeError(NO_ITEMS(type=type(items).__name__))
         kind = str(body.get("kind") or "").removesuffix("List")
         head = {"apiVersion": body["apiVersion"], "kind": kind} if kind and body.get("apiVersion") else {}
         return Page(
@@ -180,7 +228,7 @@ class JsonCodec:
         try:
             type_ = EventType(body.get("type"))
         except ValueError as error:
-            raise DecodeError(f"watch event of unknown type {body.get('type')!r}") from error
+            raise DecodeError(UNKNOWN_WATCH_EVENT(type=body.get("type"))) from error
         version = str(_mapping(obj, "metadata").get("resourceVersion") or "")
         return WatchEvent(type_, version, None if type_ is EventType.BOOKMARK else obj)
 
@@ -191,7 +239,7 @@ class JsonCodec:
             str(meta.get(field) or "") for field in ("namespace", "name", "uid", "resourceVersion")
         )
         if not name:
-            raise DecodeError(f"an object of kind {obj.get('kind')!r} has no metadata.name")
+            raise DecodeError(NO_NAME(kind=obj.get("kind")))
         return Meta(Key(namespace, name), uid, version)
 
 

@@ -16,6 +16,25 @@ from kargo_py.kube.cache import Cache
 from kargo_py.kube.errors import Conflict, KubeError
 from kargo_py.kube.predicates import Predicate
 from kargo_py.kube.queue import DEFAULT_BACK_OFF, WorkQueue
+from kargo_py.messages import Shown, message
+
+CANCELLED = message(
+    "reconciles cancelled",
+    do="At the end: what was in progress took longer than 20 seconds. The next process goes on from what is on record.",
+    shown=Shown.LOG,
+)
+FAILED = message(
+    "reconcile failed",
+    do="A request failed, `error` says which. It is tried again by itself after `retry_in` seconds, about a minute "
+    "at most; a missing right is named in it.",
+    shown=Shown.LOG,
+)
+CRASHED = message(
+    "reconcile crashed",
+    do="A fault of kargo-py: please report it with its traceback. It is tried again by itself, and other objects are "
+    "not affected.",
+    shown=Shown.LOG,
+)
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -126,7 +145,7 @@ class Controller(Generic[K]):
         _, late = await asyncio.wait(set(self._tasks), timeout=self._grace)
         if late:
             names = sorted(task.get_name() for task in late)
-            _log.warning("reconciles cancelled", controller=self.name, count=len(late), tasks=names[:10])
+            _log.warning(CANCELLED(), controller=self.name, count=len(late), tasks=names[:10])
 
     async def _work(self, key: K) -> None:
         """Reconcile *key* once and decide when it comes up again."""
@@ -164,9 +183,9 @@ class Controller(Generic[K]):
         delay = round(self.queue.retry(key, next(iter(known), None)), 2)
         if known:
             text = "; ".join(str(each) for each in known)
-            _log.warning("reconcile failed", error=text, error_type=type(known[0]).__name__, retry_in=delay)
+            _log.warning(FAILED(), error=text, error_type=type(known[0]).__name__, retry_in=delay)
         else:
-            _log.error("reconcile crashed", error_type=type(error).__name__, retry_in=delay, exc_info=error)
+            _log.error(CRASHED(), error_type=type(error).__name__, retry_in=delay, exc_info=error)
 
 
 def _kube_errors(error: BaseException) -> Iterator[KubeError]:

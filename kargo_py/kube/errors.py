@@ -13,6 +13,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from kargo_py.messages import Shown, message
+
+SAID_NOTHING = message(
+    "the server answered {code} without saying why",
+    do="The number is HTTP's. Look at the log of the API server, or of what stands before it.",
+    shown=Shown.COMMAND_LINE | Shown.PROMOTION | Shown.LOG,
+)
+
 
 class KubeError(Exception):
     """Base of what this package raises; ``request`` names what was asked, e.g. ``patch promotions/status dev/x``."""
@@ -118,7 +126,7 @@ def error_from_status(status: object, *, request: str = "", code: int = 0) -> Ap
     body: dict[str, Any] = status if isinstance(status, dict) else {}
     number = code or (body["code"] if isinstance(body.get("code"), int) else 500)
     reason = str(body.get("reason") or "")
-    message = " ".join(str(body.get("message") or "").split()) or f"the server answered {number} without saying why"
+    message = " ".join(str(body.get("message") or "").split()) or SAID_NOTHING(code=number)
     if number == 409:
         kind: type[ApiError] = AlreadyExists if reason == "AlreadyExists" else Conflict
     elif number >= 500:

@@ -19,6 +19,24 @@ from kargo_py.kube.client import Client, JsonObject
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import AlreadyExists, KubeError
 from kargo_py.kube.resources import Key, Resource
+from kargo_py.messages import Shown, message
+
+TOO_MANY_WAITING = message(
+    "too many events are waiting to be written",
+    do="Events come faster than the API server takes them, so the oldest are dropped. Nothing else suffers.",
+    shown=Shown.LOG,
+)
+STOPPED_BEFORE = message(
+    "stopped before it could be written",
+    do="At the end Events are written for 5 seconds at most. Nothing to do.",
+    shown=Shown.LOG,
+)
+NOT_WRITTEN = message(
+    "event not written",
+    do="A Kubernetes Event was lost, nothing else was; `why` says for which reason. If it is forbidden, allow "
+    "`create` on events in that namespace.",
+    shown=Shown.LOG,
+)
 
 EVENTS = Resource("", "v1", "events", "Event")
 
@@ -108,7 +126,7 @@ class EventRecorder:
         """Queue *event*; never blocks, never raises."""
         if len(self._queue) >= self._capacity:
             lost, _ = self._queue.popleft()
-            self._lost(lost, "too many events are waiting to be written")
+            self._lost(lost, TOO_MANY_WAITING())
         self._queue.append((event, self._now()))
         self._news.set()
 
@@ -128,7 +146,7 @@ class EventRecorder:
                 await self._write_queued()
         except TimeoutError:
             while self._queue:
-                self._lost(self._queue.popleft()[0], "stopped before it could be written")
+                self._lost(self._queue.popleft()[0], STOPPED_BEFORE())
 
     async def _write_queued(self) -> None:
         while self._queue:
@@ -149,8 +167,8 @@ class EventRecorder:
             self._lost(event, str(error))
         except Exception:  # noqa: BLE001 - an Event is worth no failure of anything; it is told with its traceback
             self.dropped += 1
-            _log.exception("event not written", event_name=event.name, reason=event.reason)
+            _log.exception(NOT_WRITTEN(), event_name=event.name, reason=event.reason)
 
     def _lost(self, event: Event, why: str) -> None:
         self.dropped += 1
-        _log.warning("event not written", event_name=event.name, reason=event.reason, why=why)
+        _log.warning(NOT_WRITTEN(), event_name=event.name, reason=event.reason, why=why)

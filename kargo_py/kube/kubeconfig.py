@@ -26,6 +26,125 @@ from kargo_py.kube import oidc
 from kargo_py.kube._kubernetes_asyncio import load as load_library
 from kargo_py.kube.errors import ConfigError
 from kargo_py.kube.exec_plugin import run_plugin
+from kargo_py.messages import Shown, message
+
+POD_WITHOUT_TOKEN = message(
+    "{source}: {why}; does the pod automount its token?",
+    do="Set `automountServiceAccountToken: true` in the pod or its service account, or give a kubeconfig with "
+    "`--kubeconfig`.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+OF_A_SOURCE = message(
+    "{source}: {why}",
+    do="The kubeconfig's name, and one of the texts here that say what is wrong in it.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_FILE = message(
+    "no such file; name another with --kubeconfig or $KUBECONFIG",
+    do="Correct the path. In a pod without these two its service account is used.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_CURRENT_CONTEXT = message(
+    "it has no current-context; set one with: kubectl config use-context NAME",
+    do="Set `current-context` in the kubeconfig.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+FILE_UNREADABLE = message(
+    "{path} cannot be read: {why}",
+    do="Correct the path or the rights of the file.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_YAML = message(
+    "{path} is no YAML: {why}",
+    do="Correct the file at the line named, or correct the path.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+FILE_EMPTY = message(
+    "{path} is empty",
+    do="Name another file with `--kubeconfig` or `$KUBECONFIG`, or write this one again.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_KUBECONFIG = message(
+    "{path} is no kubeconfig: a mapping is expected, not a {type}",
+    do="Name another file with `--kubeconfig` or `$KUBECONFIG`.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_LIST_OF_MAPPINGS = message(
+    "{path} is no kubeconfig: {kind}s is no list of mappings",
+    do="Correct that part of the file.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_MAPPING = message(
+    '{path} is no kubeconfig: {kind} "{name}" is no mapping',
+    do="Correct that entry of the file.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_ENTRY = message(
+    'there is no {kind} "{name}"; {have}',
+    do="Correct `current-context` or `--kubeconfig`; what the kubeconfig has is named.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_ENTRY_OF_CONTEXT = message(
+    'there is no {kind} "{name}", which context "{context}" names; {have}',
+    do="Correct the name in the context, or add the entry to the kubeconfig; what it has is named.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+SERVER_MALFORMED = message(
+    'the server of cluster "{name}" is {server!r}; it must start with https:// or http://',
+    do="Correct `clusters[].cluster.server` in the kubeconfig.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+PROXY_MALFORMED = message(
+    'the proxy-url of cluster "{name}" is {proxy!r}; only http:// and https:// are supported',
+    do="Correct `clusters[].cluster.proxy-url` in the kubeconfig; SOCKS proxies cannot be used.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_SUCH_PATH = message(
+    "its {field} {path} does not exist",
+    do="Correct that field of the kubeconfig; a relative path starts from the folder of the kubeconfig.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+TOKEN_FILE_EMPTY = message(
+    "its tokenFile {path} is empty",
+    do="Have the file written again. Once running it is read again by itself every minute.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_BASE64 = message(
+    "its {field} is no base64",
+    do="Write that field of the kubeconfig again: `base64 -w0 FILE`.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+EXEC_MALFORMED = message(
+    "the exec section of its user is no mapping",
+    do="Correct `users[].user.exec` in the kubeconfig.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+AUTH_PROVIDER_UNSUPPORTED = message(
+    "its auth-provider {name!r} is not supported (nor by Kubernetes since 1.26); use exec",
+    do="Replace `auth-provider` by the `exec` plugin of your cloud in the kubeconfig.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+CREDENTIALS_UNREADABLE = message(
+    "its credentials or certificates cannot be read: {why}",
+    do="Correct what the text names in the kubeconfig, or fetch it anew.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+KEY_ENCRYPTED = message(
+    "its client key is encrypted, and nobody is there to type a passphrase",
+    do="Give a key without a passphrase: `openssl pkey -in KEY -out NEW`.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+TOKEN_MALFORMED = message(
+    "its token has characters that no token has; write it again",
+    do="Copy the token again; often a line break or a quote got into it.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+TOKEN_NOT_SAVED = message(
+    "renewed token not saved",
+    do="The new OIDC token could not be written into the kubeconfig; this process goes on with it. Make the file "
+    "writable, else the next start may need a login.",
+    shown=Shown.LOG,
+)
 
 T = TypeVar("T")
 
@@ -105,7 +224,7 @@ class ServiceAccount:
             loader.load_and_set(configuration)
             headers = _authorization(configuration)
         except (library.ConfigException, OSError, ConfigError) as error:
-            raise ConfigError(f"{self.name}: {error}; does the pod automount its token?") from error
+            raise ConfigError(POD_WITHOUT_TOKEN(source=self.name, why=error)) from error
         return Access(configuration, headers, _FILES_RENEWED_AFTER, "the pod's service account")
 
 
@@ -129,7 +248,7 @@ class Kubeconfig:
             configuration = await asyncio.to_thread(_configuration, chosen.cluster, user)
             headers = [*_authorization(configuration), *_impersonation(chosen.user)]
         except ConfigError as error:
-            raise ConfigError(f"{self.name}: {error.message}") from error
+            raise ConfigError(OF_A_SOURCE(source=self.name, why=error.message)) from error
         who = f'user "{chosen.user_name}"' if chosen.user_name else "no user"
         return Access(configuration, headers, renew_after, who)
 
@@ -156,15 +275,15 @@ class _Entry:
 def _choose(paths: Sequence[Path], wanted: str | None) -> _Chosen:
     files = [(path, _read(path)) for path in paths if path.exists()]
     if not files:
-        raise ConfigError("no such file; name another with --kubeconfig or $KUBECONFIG")
+        raise ConfigError(NO_FILE())
     name = wanted or next((str(c["current-context"]) for _, c in files if c.get("current-context")), "")
     if not name:
-        raise ConfigError("it has no current-context; set one with: kubectl config use-context NAME")
+        raise ConfigError(NO_CURRENT_CONTEXT())
     context = _entry(files, "context", name).value
-    cluster = _entry(files, "cluster", context.get("cluster"), f'which context "{name}" names')
+    cluster = _entry(files, "cluster", context.get("cluster"), name)
     _check_cluster(cluster.value, str(context.get("cluster")))
     user_name = str(context.get("user") or "")
-    user = _entry(files, "user", user_name, f'which context "{name}" names') if user_name else _Entry({}, cluster.file)
+    user = _entry(files, "user", user_name, name) if user_name else _Entry({}, cluster.file)
     return _Chosen(
         _absolute(cluster, ["certificate-authority"]),
         _absolute(user, ["client-certificate", "client-key", "tokenFile"]),
@@ -177,13 +296,13 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(FILE_UNREADABLE(path=path, why=error.strerror)) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no YAML: {_yaml_problem(error)}") from error
+        raise ConfigError(NO_YAML(path=path, why=_yaml_problem(error))) from error
     if not content:
-        raise ConfigError(f"{path} is empty")
+        raise ConfigError(FILE_EMPTY(path=path))
     if not isinstance(content, dict):
-        raise ConfigError(f"{path} is no kubeconfig: a mapping is expected, not a {type(content).__name__}")
+        raise ConfigError(NO_KUBECONFIG(path=path, type=type(content).__name__))
     return content
 
 
@@ -193,31 +312,33 @@ def _yaml_problem(error: Exception) -> str:
     return where + " ".join(str(getattr(error, "problem", None) or error).split())
 
 
-def _entry(files: Sequence[tuple[Path, dict[str, Any]]], kind: str, name: object, why: str = "") -> _Entry:
-    """The first entry of *kind* with this *name*."""
+def _entry(files: Sequence[tuple[Path, dict[str, Any]]], kind: str, name: object, context: str = "") -> _Entry:
+    """The first entry of *kind* with this *name*, which *context* names."""
     known = []
     for path, content in files:
         entries = content.get(f"{kind}s") or []
         if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
-            raise ConfigError(f"{path} is no kubeconfig: {kind}s is no list of mappings")
+            raise ConfigError(NO_LIST_OF_MAPPINGS(path=path, kind=kind))
         for entry in entries:
             if entry.get("name") == name:
                 value = entry.get(kind) or {}
                 if not isinstance(value, dict):
-                    raise ConfigError(f'{path} is no kubeconfig: {kind} "{name}" is no mapping')
+                    raise ConfigError(NO_MAPPING(path=path, kind=kind, name=name))
                 return _Entry(dict(value), path)
             known.append(str(entry.get("name")))
     have = f"it has {', '.join(sorted(known))}" if known else f"it has no {kind}s"
-    raise ConfigError(f'there is no {kind} "{name}"{", " + why if why else ""}; {have}')
+    if context:
+        raise ConfigError(NO_ENTRY_OF_CONTEXT(kind=kind, name=name, context=context, have=have))
+    raise ConfigError(NO_ENTRY(kind=kind, name=name, have=have))
 
 
 def _check_cluster(cluster: Mapping[str, Any], name: str) -> None:
     server = cluster.get("server")
     if not isinstance(server, str) or not re.match(r"https?://[^/]", server):
-        raise ConfigError(f'the server of cluster "{name}" is {server!r}; it must start with https:// or http://')
+        raise ConfigError(SERVER_MALFORMED(name=name, server=server))
     proxy = cluster.get("proxy-url")
     if proxy and not re.match(r"https?://[^/]", str(proxy)):
-        raise ConfigError(f'the proxy-url of cluster "{name}" is {proxy!r}; only http:// and https:// are supported')
+        raise ConfigError(PROXY_MALFORMED(name=name, proxy=proxy))
 
 
 def _absolute(entry: _Entry, names: Sequence[str]) -> dict[str, Any]:
@@ -231,12 +352,12 @@ def _absolute(entry: _Entry, names: Sequence[str]) -> dict[str, Any]:
             continue
         path = entry.file.parent / str(value[name])
         if not path.is_file():
-            raise ConfigError(f"its {name} {path} does not exist")
+            raise ConfigError(NO_SUCH_PATH(field=name, path=path))
         value[name] = str(path.absolute())
     if value.get("tokenFile"):
         value["token"] = Path(value["tokenFile"]).read_text(encoding="utf-8").strip()
         if not value["token"]:
-            raise ConfigError(f"its tokenFile {value['tokenFile']} is empty")
+            raise ConfigError(TOKEN_FILE_EMPTY(path=value["tokenFile"]))
     return value
 
 
@@ -244,7 +365,7 @@ def _check_base64(data: object, name: str) -> None:
     try:
         base64.b64decode("".join(str(data).split()), validate=True)
     except ValueError as error:
-        raise ConfigError(f"its {name} is no base64") from error
+        raise ConfigError(NO_BASE64(field=name)) from error
 
 
 # -- credentials ------------------------------------------------------------------------------------------------------
@@ -259,7 +380,7 @@ async def _plain_user(chosen: _Chosen) -> tuple[dict[str, Any], float | None]:
         return {**user, "token": token}, _renewal(oidc.expiry(token))
     if plugin := chosen.user.get("exec"):
         if not isinstance(plugin, dict):
-            raise ConfigError("the exec section of its user is no mapping")
+            raise ConfigError(EXEC_MALFORMED())
         given = await run_plugin(plugin, cluster=chosen.cluster, directory=directory)
         if given.token:
             user["token"] = given.token
@@ -281,7 +402,7 @@ def _renewal(expires: datetime | None) -> float | None:
 async def _oidc_token(provider: Any, chosen: _Chosen, directory: Path) -> str:
     name = provider.get("name") if isinstance(provider, dict) else None
     if name != "oidc":
-        raise ConfigError(f"its auth-provider {name!r} is not supported (nor by Kubernetes since 1.26); use exec")
+        raise ConfigError(AUTH_PROVIDER_UNSUPPORTED(name=name))
     config = provider.get("config") or {}
     token = str(config.get("id-token") or "")
     expires = oidc.expiry(token) if token else datetime.now(UTC)
@@ -292,7 +413,7 @@ async def _oidc_token(provider: Any, chosen: _Chosen, directory: Path) -> str:
         await asyncio.to_thread(_keep_tokens, chosen.user_file, chosen.user_name, fresh)
     except OSError as error:
         # Issuers may take each refresh token only once: then the next start needs a login.
-        _log.warning("renewed token not saved", file=str(chosen.user_file), why=str(error))
+        _log.warning(TOKEN_NOT_SAVED(), file=str(chosen.user_file), why=str(error))
     return fresh["id-token"]
 
 
@@ -329,9 +450,9 @@ def _configuration(cluster: dict[str, Any], user: dict[str, Any]) -> Any:
     try:
         _run(loader.load_and_set(configuration))
     except (library.ConfigException, OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"its credentials or certificates cannot be read: {error}") from error
+        raise ConfigError(CREDENTIALS_UNREADABLE(why=error)) from error
     if configuration.key_file and b"ENCRYPTED" in Path(configuration.key_file).read_bytes():
-        raise ConfigError("its client key is encrypted, and nobody is there to type a passphrase")
+        raise ConfigError(KEY_ENCRYPTED())
     return configuration
 
 
@@ -351,7 +472,7 @@ def _authorization(configuration: Any) -> list[tuple[str, str]]:
     if not value:
         return []
     if not value.isprintable() or not value.isascii():
-        raise ConfigError("its token has characters that no token has; write it again")
+        raise ConfigError(TOKEN_MALFORMED())
     return [("Authorization", value)]
 
 

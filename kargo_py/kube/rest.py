@@ -38,6 +38,68 @@ from kargo_py.kube.errors import (
 )
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.transport import BrokenOff, Request, Transport
+from kargo_py.messages import Shown, message
+
+NOT_RENEWED_AFTER_REFUSAL = message(
+    "{server} refused {credentials}, and renewing failed: {why}",
+    do="Log in again; the token or certificate has expired. Once running it is tried again by itself.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NOT_ACCEPTED = message(
+    "the API server {server} does not accept {credentials} ({why}); log in again or renew them",
+    do="The token or certificate has expired or was revoked. Renew it where the text says; a running kargo-py reads "
+    "it again by itself.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+UNREACHABLE = message(
+    "cannot reach the API server {server}: {why}; is it running, and is the {source} right?",
+    do="Check address, network and proxy. Once running it is tried again by itself, and nothing of this request was "
+    "carried out.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_ANSWER = message(
+    "{server} gave no answer in time",
+    do="The API server is overloaded, or a network between drops packets. A running kargo-py looks whether a write was "
+    "carried out, and tries again by itself.",
+    shown=Shown.COMMAND_LINE | Shown.PROMOTION | Shown.LOG,
+)
+BROKE_OFF = message(
+    "the connection to {server} broke off: {why}",
+    do="The API server was restarted, or a proxy cut the connection. A running kargo-py looks whether a write was "
+    "carried out, and tries again by itself.",
+    shown=Shown.COMMAND_LINE | Shown.PROMOTION | Shown.LOG,
+)
+ASKED_TO_KEEP_OFF = message(
+    "the server asked not to be sent anything for another {seconds:.0f} s",
+    do="The API server is overloaded; it is asked again when that time is over. See its priority and fairness "
+    "settings if this is often so.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+CERTIFICATE_NOT_ACCEPTED = message(
+    "its certificate is not accepted: {why}",
+    do="Correct `certificate-authority-data` or `server` in the kubeconfig; the certificate may have expired as well.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+TLS_FAILED = message(
+    "TLS failed: {why}",
+    do="Check that `server` in the kubeconfig is an address that speaks TLS, and what stands between.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+PROXY_REFUSED = message(
+    "the proxy answered {code} {why}",
+    do="Correct `proxy-url` in the kubeconfig, or `HTTPS_PROXY` and `NO_PROXY`.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_CONNECTION_IN_TIME = message(
+    "no connection in time",
+    do="Check address, firewall and proxy: nothing answers there, not even with a refusal.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+SERVER_FAILED = message(
+    "the server answered {code}: {why}",
+    do="The API server failed during a write. kargo-py looks whether it was carried out, and tries again by itself.",
+    shown=Shown.PROMOTION | Shown.LOG,
+)
 
 T = TypeVar("T")
 
@@ -280,14 +342,13 @@ class RestClient:
         try:
             return await self._transport.renew_refused(generation)
         except ConfigError as error:
-            text = f"{self.host} refused {self._transport.credentials}, and renewing failed: {error.message}"
+            text = NOT_RENEWED_AFTER_REFUSAL(
+                server=self.host, credentials=self._transport.credentials, why=error.message
+            )
             raise ConfigError(text, request=str(call)) from error
 
     def _unauthorized(self, error: Unauthorized) -> Unauthorized:
-        text = (
-            f"the API server {self.host} does not accept {self._transport.credentials} ({error.message});"
-            " log in again or renew them"
-        )
+        text = NOT_ACCEPTED(server=self.host, credentials=self._transport.credentials, why=error.message)
         return Unauthorized(error.code, error.reason, text, request=error.request, status=error.status)
 
     @contextmanager
@@ -309,12 +370,12 @@ class RestClient:
         if isinstance(error, _NEVER_SENT):
             source = self._transport.source
             why = _why_not_connected(error)
-            text = f"cannot reach the API server {self.host}: {why}; is it running, and is the {source} right?"
+            text = UNREACHABLE(server=self.host, why=why, source=source)
             return Unreachable(text, request=request)
         if isinstance(error, TimeoutError):
-            text = f"{self.host} gave no answer in time"
+            text = NO_ANSWER(server=self.host)
         else:
-            text = f"the connection to {self.host} broke off: {_one_line(error)}"
+            text = BROKE_OFF(server=self.host, why=_one_line(error))
         return OutcomeUnknown(text, request=request) if call.is_write else ConnectionLost(text, request=request)
 
     def _decode(self, call: _Call, parse: Callable[[bytes], T], data: bytes) -> T:
@@ -342,7 +403,7 @@ class _Gate:
         now = asyncio.get_running_loop().time
         while (left := self._opens - now()) > 0:
             if left > self._patience:
-                text = f"the server asked not to be sent anything for another {left:.0f} s"
+                text = ASKED_TO_KEEP_OFF(seconds=left)
                 error = TooManyRequests(429, "TooManyRequests", text, request=str(call))
                 error.retry_after = left
                 raise error
@@ -386,13 +447,13 @@ _NEVER_SENT = (
 def _why_not_connected(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         verification = getattr(error.certificate_error, "verify_message", "") or _one_line(error.certificate_error)
-        return f"its certificate is not accepted: {verification.rstrip('.')}"
+        return CERTIFICATE_NOT_ACCEPTED(why=verification.rstrip("."))
     if isinstance(error, aiohttp.ClientConnectorSSLError):
-        return f"TLS failed: {_one_line(error.os_error)}"
+        return TLS_FAILED(why=_one_line(error.os_error))
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return f"the proxy answered {error.status} {error.message}"
+        return PROXY_REFUSED(code=error.status, why=error.message)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return "no connection in time"
+        return NO_CONNECTION_IN_TIME()
     if isinstance(error, aiohttp.ClientConnectorError):
         number = error.os_error.errno
         return os.strerror(number) if number and number > 0 else _one_line(error.os_error)
@@ -420,7 +481,7 @@ def _what_is_known(call: _Call, error: ApiError) -> KubeError:
     """A write that the server gave up may have been carried out."""
     if not call.is_write or (error.code < 500 and error.code != 408):
         return error
-    unknown = OutcomeUnknown(f"the server answered {error.code}: {error.message}", request=str(call))
+    unknown = OutcomeUnknown(SERVER_FAILED(code=error.code, why=error.message), request=str(call))
     unknown.__cause__ = error
     return unknown
 

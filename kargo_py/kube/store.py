@@ -28,6 +28,20 @@ import structlog
 
 from kargo_py.kube.client import EventType, Meta
 from kargo_py.kube.resources import Key
+from kargo_py.messages import Shown, message
+
+HISTORY_REWOUND = message(
+    "the server's history was rewound",
+    do="The API server's database was restored from a backup. Everything is taken as it is now by itself; look at "
+    "the Promotions of the time that was lost.",
+    shown=Shown.LOG,
+)
+NOT_INDEXED = message(
+    "object cannot be indexed",
+    do="An object of a form that nobody foresaw may not wake what it concerns. Correct the object that `key` names, "
+    "or report it with the traceback.",
+    shown=Shown.LOG,
+)
 
 T = TypeVar("T")
 
@@ -275,7 +289,7 @@ class Store(Generic[T]):
 
     def _rewind(self, listed_at: Order, known: Order) -> None:
         """What was shown, answered and buried belongs to a history that did not happen."""
-        _log.warning("the server's history was rewound", seen=known[1], now=listed_at[1])
+        _log.warning(HISTORY_REWOUND(), seen=known[1], now=listed_at[1])
         self._as_of = self._told = listed_at
         self._tombstones.clear()
         self._burials.clear()
@@ -301,7 +315,7 @@ class Store(Generic[T]):
         self.index_errors += 1
         if (name, key) not in self._not_indexed:
             self._not_indexed.add((name, key))
-            _log.warning("object cannot be indexed", index=name, key=str(key), exc_info=error)
+            _log.warning(NOT_INDEXED(), index=name, key=str(key), exc_info=error)
 
     def _link(self, key: Key, old: Sequence[tuple[str, Hashable]], new: Sequence[tuple[str, Hashable]]) -> None:
         if old == new:

@@ -25,6 +25,20 @@ from yarl import URL
 from kargo_py.kube._kubernetes_asyncio import load as load_library
 from kargo_py.kube.errors import ConfigError
 from kargo_py.kube.kubeconfig import Access, Source
+from kargo_py.messages import Shown, message
+
+CERTIFICATES_UNUSABLE = message(
+    "the certificates for {server} cannot be loaded: {why}",
+    do="Correct the certificate authority, client certificate or key in the kubeconfig: PEM, and key and certificate "
+    "must belong together.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NOT_RENEWED = message(
+    "credentials not renewed",
+    do="The old ones are used as long as they are accepted, and renewing is tried again by itself; `why` says what "
+    "failed.",
+    shown=Shown.LOG,
+)
 
 _READ_BUFFER = 2**20
 
@@ -112,7 +126,7 @@ class Transport:
                 await self._renew(refused=False)
             except ConfigError as error:
                 self._due = asyncio.get_running_loop().time() + self._pause
-                _log.warning("credentials not renewed", why=str(error))
+                _log.warning(NOT_RENEWED(), why=str(error))
 
     async def renew_refused(self, generation: int) -> bool:
         """Renew credentials that the server refused; False if there can be no better ones just now.
@@ -196,7 +210,7 @@ class _Line:
         try:
             library_session = load_library().RESTClientObject(configuration).pool_manager
         except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"the certificates for {self.server} cannot be loaded: {error}") from error
+            raise ConfigError(CERTIFICATES_UNUSABLE(server=self.server, why=error)) from error
         connector = library_session.connector
         library_session.detach()
         self.session = aiohttp.ClientSession(

@@ -22,13 +22,89 @@ from kargo_py.api.promotion import HealthCheckStep, StepStatus
 from kargo_py.api.stamp import Stamp, StampError, make_stamp
 from kargo_py.api.types import Duration, Time, wire_name
 from kargo_py.argocd.application import describe
+from kargo_py.argocd.operation import NOT_STARTED
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
 from kargo_py.deployers.argocd import ArgoCD, Origin, TargetError, UpdateRequest, check_config
 from kargo_py.deployers.base import Observation, Record, TargetState
 from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.errors import Forbidden, Invalid, KubeError
 from kargo_py.kube.resources import Key
+from kargo_py.messages import Shown, message
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting
+
+ONE_OF_TAG_AND_DIGEST = message(
+    "exactly one of tag and digest must be given",
+    do="Part of *invalid configuration*: give this image of the step's config a `tag` or a `digest`, not both.",
+    shown=Shown.PROMOTION,
+)
+REVISION_NEEDED = message(
+    "updateTargetRevision needs a desiredRevision",
+    do="Part of *invalid configuration*: give this source of the step's config a `desiredRevision`, or take "
+    "`updateTargetRevision` away.",
+    shown=Shown.PROMOTION,
+)
+NOT_A_STRING = message(
+    "must be a string; put a revision made of digits in quotes",
+    do="Part of *invalid configuration*: YAML takes `123456`, `1e6` or `true` without quotes for something else. "
+    'Write `"123456"`.',
+    shown=Shown.PROMOTION,
+)
+INVALID_CONFIGURATION = message(
+    "invalid configuration: {faults}",
+    do="Nothing was started. Correct the fields named in the step's `config`, in the Stage's template too, then "
+    "create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+EACH_TIME = message(
+    "{message}, {count} times",
+    do="It was tried as often as it is tried at most, and ended so each time. See who else syncs or changes the "
+    "Application, then promote again.",
+    shown=Shown.PROMOTION,
+)
+TRYING_AGAIN = message(
+    "{message}; trying again",
+    do="A new sync is started by itself after a pause of some seconds, which grows from try to try.",
+    shown=Shown.PROMOTION,
+)
+TIMED_OUT_AFTER = message(
+    "timed out after {time}; {message}",
+    do="Raise `retry.timeout` of the step (`0s`: no limit), or mend what kept it. With `onTimeout: detach` the sync "
+    "goes on alone, with `onTimeout: terminate` it is ended first.",
+    shown=Shown.PROMOTION,
+)
+TIMED_OUT = message(
+    "timed out; {message}",
+    do="As above; the step has no time-out any more, it was changed while the sync was being ended.",
+    shown=Shown.PROMOTION,
+)
+KEEPS_CHANGE = message(
+    "{app} keeps the change of {pointers}",
+    do="After an abort: the Application's spec stays as the start left it. Promote other Freight, or change these "
+    "fields by hand; with `onAbort: revert` the step puts them back.",
+    shown=Shown.PROMOTION,
+)
+NOT_TAKEN_BACK = message(
+    "the change of {pointers} could not be taken back: {why}",
+    do="After an abort with `onAbort: revert`. Change these fields of the Application by hand.",
+    shown=Shown.PROMOTION,
+)
+LEFT_TO_RUN = message(
+    "{app}: the sync was left to run",
+    do="Argo CD goes on with it, and nobody waits for its end. Look at the Application, or set `onTimeout: "
+    "terminate` to have it ended.",
+    shown=Shown.PROMOTION,
+)
+LEFT_AS_IT_WAS = message(
+    "{message}; it was left as it is",
+    do="The end of the sync was not waited for any longer, since the abort was forced or took too long. Look at the "
+    "Application.",
+    shown=Shown.PROMOTION,
+)
+NOT_ASKED_FOR = message(
+    "{app} is not in spec.steps any more; they were changed",
+    do="Somebody edited the steps of a running Promotion. Create a new Promotion with the steps as they should be.",
+    shown=Shown.PROMOTION,
+)
 
 USES = "argocd-update"
 
@@ -62,7 +138,7 @@ class KustomizeImageConfig(_Config):
     @model_validator(mode="after")
     def _one_version(self) -> Self:
         if bool(self.tag) == bool(self.digest):
-            raise ValueError("exactly one of tag and digest must be given")
+            raise ValueError(ONE_OF_TAG_AND_DIGEST())
         return self
 
 
@@ -98,7 +174,7 @@ class SourceConfig(_Config):
     @model_validator(mode="after")
     def _revision_to_set(self) -> Self:
         if self.update_target_revision and not self.desired_revision:
-            raise ValueError("updateTargetRevision needs a desiredRevision")
+            raise ValueError(REVISION_NEEDED())
         return self
 
     def update(self) -> SourceUpdate:
@@ -165,7 +241,7 @@ def _what(fault: ErrorDetails) -> str:
     if fault["type"] == "string_type" and isinstance(
         fault["input"], int | float
     ):  # in YAML without quotes; bool is int
-        return "must be a string; put a revision made of digits in quotes"
+        return NOT_A_STRING()
     return fault["msg"].removeprefix("Value error, ")
 
 
@@ -198,7 +274,7 @@ class ArgoCDUpdate:
         try:
             config = read_config(context.config)
         except ValueError as error:
-            return Finished(StepStatus.FAILED, f"invalid configuration: {error}")
+            return Finished(StepStatus.FAILED, INVALID_CONFIGURATION(faults=error))
         wanted = requests(config, context.stage_key, self._argocd.default_namespace)
         if not context.records:
             return await self._intend(context, wanted)
@@ -272,15 +348,16 @@ class ArgoCDUpdate:
         count = sum(record.state is last.state for record in attempts)
         known = any(record.stamp == last.stamp and record.state.final for record in context.records)
         if count >= ATTEMPTS:
-            return _Look(attempts if known else [*past, last.ended(last.state, f"{last.message}, {count} times")])
+            said = EACH_TIME(message=last.message, count=count)
+            return _Look(attempts if known else [*past, last.ended(last.state, said)])
         if last.state is TargetState.WRONG_REVISION:
             now = asyncio.get_running_loop().time()
             kept = self._argocd.attempt(last.stamp)
             if kept.repeat_at is None:
                 kept.repeat_at = now + pause_before(count, _BETWEEN_ATTEMPTS)
             if now < kept.repeat_at:
-                message = f"{last.message}; trying again"
-                return _Look(attempts, wait=Observation(last, message, notable=True, look_after=kept.repeat_at - now))
+                said = TRYING_AGAIN(message=last.message)
+                return _Look(attempts, wait=Observation(last, said, notable=True, look_after=kept.repeat_at - now))
         stamp = _stamp(context, max(record.attempt for record in attempts) + 1)
         return _Look([*attempts, await self._argocd.intend(request, stamp, _origin(context))], intends=True)
 
@@ -319,13 +396,13 @@ class ArgoCDUpdate:
             return await self._end_late(dataclasses.replace(context, records=marked))
         ended = [_left(record, present[record.stamp]) if record.stamp in present else record for record in records]
         said = [record.message for record in ended if record.stamp in present]
-        return Finished(StepStatus.FAILED, f"{_timed_out(context)}; {_joined(said)}", records=ended)
+        return Finished(StepStatus.FAILED, _timed_out(context, _joined(said)), records=ended)
 
     async def _end_late(self, context: StepContext) -> Waiting | Finished:
         """Terminate what was under way when the step had had its time."""
         since = min(Time(record.stopping_since).datetime for record in context.records if record.stopping_since)
         outcome = await self.stop(context, give_up=context.now - since >= context.patience)
-        message = f"{_timed_out(context)}; {outcome.message}"
+        message = _timed_out(context, outcome.message)
         if isinstance(outcome, Waiting):
             return dataclasses.replace(outcome, message=message)
         return dataclasses.replace(outcome, status=StepStatus.FAILED, message=message)
@@ -369,7 +446,7 @@ class ArgoCDUpdate:
         except ValueError:
             config = None
         if config is None or config.on_abort == "keep":
-            return [f"{describe(r.key)} keeps the change of {_pointers(r)}" for r in changed]
+            return [KEEPS_CHANGE(app=describe(r.key), pointers=_pointers(r)) for r in changed]
         wanted = {r.key: r for r in requests(config, context.stage_key, self._argocd.default_namespace)}
         said = []
         for record in changed:
@@ -378,7 +455,7 @@ class ArgoCDUpdate:
             except (KubeError, TargetError) as error:
                 if isinstance(error, KubeError) and not isinstance(error, (Invalid, Forbidden)) and not give_up:
                     raise
-                done = f"the change of {_pointers(record)} could not be taken back: {error}"
+                done = NOT_TAKEN_BACK(pointers=_pointers(record), why=error)
             said.append(f"{describe(record.key)}: {done}")
         return said
 
@@ -417,13 +494,15 @@ def _time_left(context: StepContext, look: _Look) -> float | None:
 def _left(record: Record, present: bool, message: str = "") -> Record:
     """*record* as it is when nobody waits for it any longer."""
     if not present:
-        return record.ended(TargetState.NOT_STARTED, f"{describe(record.key)}: the sync was not started")
-    said = message or f"{describe(record.key)}: the sync was left to run"
-    return record.ended(TargetState.DETACHED, said if not message else f"{message}; it was left as it is")
+        return record.ended(TargetState.NOT_STARTED, NOT_STARTED(app=describe(record.key)))
+    said = LEFT_AS_IT_WAS(message=message) if message else LEFT_TO_RUN(app=describe(record.key))
+    return record.ended(TargetState.DETACHED, said)
 
 
-def _timed_out(context: StepContext) -> str:
-    return f"timed out after {Duration.of(context.timeout.total_seconds())}" if context.timeout else "timed out"
+def _timed_out(context: StepContext, said: str) -> str:
+    if not context.timeout:
+        return TIMED_OUT(message=said)
+    return TIMED_OUT_AFTER(time=Duration.of(context.timeout.total_seconds()), message=said)
 
 
 def _pointers(record: Record) -> str:
@@ -434,7 +513,7 @@ def _request(by_key: Mapping[Key, UpdateRequest], record: Record) -> UpdateReque
     """What the step asks of the target of *record*; raises TargetError if it does not ask for it any more."""
     request = by_key.get(record.key)
     if request is None:
-        raise TargetError(f"{describe(record.key)} is not in spec.steps any more; they were changed")
+        raise TargetError(NOT_ASKED_FOR(app=describe(record.key)))
     return request
 
 

@@ -116,7 +116,7 @@ print(len(found), len(set(found)))
     assert run(code) == "8 1"
 
 
-@pytest.mark.parametrize("module", ["kargo_py", "kargo_py.kube.client", "kargo_py.cli.main"])
+@pytest.mark.parametrize("module", ["kargo_py", "kargo_py.messages", "kargo_py.kube.client", "kargo_py.cli.main"])
 def test_nothing_heavy_until_needed(module: str) -> None:
     """Importing the package, its protocols or its command line pulls in no HTTP client and no models."""
     heavy = ("aiohttp", "kubernetes_asyncio", "pydantic", "msgspec", "yaml")

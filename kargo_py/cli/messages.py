@@ -1,0 +1,248 @@
+"""Makes the page of all messages from their declarations: ``python -m kargo_py.cli.messages [--check] FILE``.
+
+This is run when a text changes, not at run time: it imports every module there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from string import Formatter
+
+import kargo_py
+from kargo_py.api.crd import KINDS
+from kargo_py.messages import Message, Shown, declared
+
+_HEAD = """\
+<!-- Generated from the declarations in kargo_py by `make messages`. Do not edit. -->
+
+# Messages
+
+What kargo-py says, where, and what to do. A word in capitals stands for what differs from case to case: `APP` for \
+`Argo CD Application "guestbook" in namespace "argocd"`. Where a message quotes another one, look that one up, too.
+"""
+
+_PLACES: Mapping[Shown, tuple[str, str]] = {
+    Shown.COMMAND_LINE: (
+        "When it cannot begin",
+        """\
+On standard error after `kargo-py: `, often after the name of the file or the request. The command ends; its exit \
+codes are in [the reference](cli.md#exit-codes), the rights it needs in \
+[Run it in a cluster](../how-to/run-in-a-cluster.md#rights). What is wrong with a kubeconfig begins with \
+`kubeconfig FILE: `.
+
+An API server that cannot be reached *later* is no error: it is tried again and again, and the log says when that \
+begins and when it ends.
+""",
+    ),
+    Shown.REFUSAL: (
+        "When the API server refuses an object",
+        """\
+Rules of the CRDs, shown by `kubectl`. Nothing was stored.
+""",
+    ),
+    Shown.PROMOTION: (
+        "In a Promotion",
+        """\
+In `status.message`, in `status.stepExecutionMetadata[].message` and in `status.operations[].message`.
+
+*Failed* means that something said no: a sync, a time-out, or a wrong configuration. *Errored* means that the \
+Promotion could not be carried out. Neither is tried again: correct the cause and create a new Promotion.
+
+What a running step waits for is written about a second after the wait began. A sync that simply runs has no message.
+""",
+    ),
+    Shown.STAGE: (
+        "In a Stage",
+        """\
+The health of a Stage says why it is so in `status.health.issues`; `Unknown` means that no verdict can be trusted yet. \
+If health was known before a sync, it stays as it was while the sync runs.
+
+| Condition | True | False or Unknown |
+|---|---|---|
+| `Promoting` | a Promotion runs | it is absent otherwise |
+| `Healthy` | all Applications are healthy at the promoted revisions | the message has the issues |
+| `Verified` | what is here may go on to the Stages downstream | the message says what it waits for |
+| `Ready` | healthy, verified, and the last Promotion succeeded | reason and message are those of what is missing |
+
+`kubectl get stage` shows the message of `Ready`. A Stage without steps gets no status at all: control-flow Stages are \
+not supported yet.
+""",
+    ),
+    Shown.EVENT: (
+        "In Events",
+        """\
+`kubectl describe` and `kubectl events` show them. Those on Applications are in Argo CD's cluster.
+""",
+    ),
+    Shown.LOG: (
+        "In the log",
+        """\
+Warnings and errors: what stands in `event`, and what can stand in the fields `error` and `why` beside it. So can the \
+texts above that are marked *also in the log*. Other fields say what a line is about: `resource`, `controller`, `key`.
+""",
+    ),
+}
+
+_TITLES: Mapping[str, str] = {
+    "kargo_py.cli.options": "Options",
+    "kargo_py.cli.logs": "Options of the log",
+    "kargo_py.cli.main": "Files",
+    "kargo_py.controllers.metrics": "The address for metrics",
+    "kargo_py.controllers.running": "What must be there",
+    "kargo_py.kube.rest": "Requests to the API server",
+    "kargo_py.kube.errors": "Answers without a reason",
+    "kargo_py.kube.codec": "Answers that are none",
+    "kargo_py.kube.kubeconfig": "The kubeconfig",
+    "kargo_py.kube.transport": "Certificates and credentials",
+    "kargo_py.kube.exec_plugin": "Credential plugins",
+    "kargo_py.kube.oidc": "OIDC tokens",
+    "kargo_py.controllers.promotion": "Beginning, running, ending",
+    "kargo_py.controllers.availability": "Freight",
+    "kargo_py.engine.machine": "Steps",
+    "kargo_py.steps.argocd_update": "The step argocd-update",
+    "kargo_py.deployers.argocd": "Applications",
+    "kargo_py.api.names": "The annotation authorized-stage",
+    "kargo_py.argocd.sources": "Sources of an Application",
+    "kargo_py.argocd.operation": "Syncs",
+    "kargo_py.argocd.revisions": "Revisions",
+    "kargo_py.argocd.application": "Answers about Applications",
+    "kargo_py.argocd.health": "Health of an Application",
+    "kargo_py.deployers.base": "Records",
+    "kargo_py.api.stamp": "Instance and stamps",
+    "kargo_py.api.types": "Times and durations",
+    "kargo_py.api.abort": "Aborting",
+    "kargo_py.controllers.stage": "Health checks and Freight",
+    "kargo_py.controllers.stage_status": "Conditions",
+    "kargo_py.controllers.sweep": "Orphaned operations",
+    "kargo_py.controllers.world": "Objects that cannot be read",
+    "kargo_py.kube.cache": "Lists and watches",
+    "kargo_py.kube.store": "The copy of what is in the cluster",
+    "kargo_py.kube.controller": "Reconciles",
+    "kargo_py.kube.events": "Events",
+}
+"""What the texts of a module are about, in the order of the page. Other modules come last, under their own names."""
+
+_MORE: Mapping[str, str] = {
+    "kargo_py.controllers.availability": """\
+
+#### Approve Freight by hand
+
+```console
+$ kubectl patch freight NAME -n PROJECT --subresource=status --type=merge -p \
+'{"status":{"approvedFor":{"STAGE":{"approvedAt":"2026-01-01T00:00:00Z"}}}}'
+```
+"""
+}
+
+_ALSO: Mapping[Shown, str] = {
+    Shown.PROMOTION: "also in a Promotion",
+    Shown.STAGE: "also in a Stage",
+    Shown.EVENT: "also in Events",
+    Shown.LOG: "also in the log",
+}
+
+
+def render() -> str:
+    """The page."""
+    for module in walk_packages(kargo_py.__path__, "kargo_py."):
+        if not module.name.endswith(".__main__"):
+            import_module(module.name)
+    parts = [_HEAD]
+    for place, (title, introduction) in _PLACES.items():
+        parts += [f"\n## {title}\n\n{introduction}", *(_rules() if place is Shown.REFUSAL else _section(place))]
+    return "".join(parts)
+
+
+def _section(place: Shown) -> Iterator[str]:
+    """The texts whose first place is *place*: reasons first, then by module."""
+    found = {
+        module: [m for m in messages if _first(m) is place]
+        for module, messages in sorted(declared().items(), key=lambda item: _rank(item[0]))
+        if module.startswith("kargo_py.")
+    }
+    if reasons := [m for messages in found.values() for m in messages if _is_reason(m)]:
+        yield "\n### Reasons\n\n"
+        yield from _table(["Reason", "What it means and what to do"], ([_text(m), m.do] for m in reasons))
+    for module, messages in found.items():
+        if texts := [m for m in messages if not _is_reason(m)]:
+            yield f"\n### {_TITLES.get(module) or f'`{module}`'}\n\n"
+            yield from _table(["Text", "What it means and what to do"], ([_cell(m), m.do] for m in texts))
+            yield _MORE.get(module, "")
+
+
+def _rules() -> Iterator[str]:
+    """The CEL rules of the CRDs, with the field each guards; raises KeyError for a text that is not declared."""
+    known = {m.template: m for messages in declared().values() for m in messages if Shown.REFUSAL in m.shown}
+    rows = [
+        [kind.model.kind_name, f"`{path}`", _text(known[rule["message"]]), known[rule["message"]].do]
+        for kind in KINDS
+        for path, keywords in kind.additions.items()
+        for rule in keywords.get("x-kubernetes-validations", ())
+    ]
+    yield "\n"
+    yield from _table(["Kind", "Field", "Text", "What it means and what to do"], rows)
+
+
+def _rank(module: str) -> tuple[int, str]:
+    order = list(_TITLES)
+    return (order.index(module) if module in _TITLES else len(order), module)
+
+
+def _first(message: Message) -> Shown:
+    return next(place for place in Shown if place in message.shown)
+
+
+def _is_reason(message: Message) -> bool:
+    """True for a word in CamelCase, as reasons of conditions and Events are."""
+    return " " not in message.template
+
+
+def _text(message: Message) -> str:
+    """The template with its fields in capitals."""
+    parts = []
+    for literal, name, _, conversion in Formatter().parse(message.template):
+        parts.append(literal)
+        if name is not None:
+            parts.append(f"'{name.upper()}'" if conversion == "r" else name.upper())
+    return f"`{''.join(parts)}`"
+
+
+def _cell(message: Message) -> str:
+    also = ", ".join(_ALSO[place] for place in Shown if place in message.shown and place is not _first(message))
+    return f"{_text(message)}<br>*{also}*" if also else _text(message)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield _row(head)
+    yield "|---" * len(head) + "|\n"
+    for row in rows:
+        yield _row(row)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write or check the page; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m kargo_py.cli.messages", description="Write the page of messages.")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--check", action="store_true", help="only say whether the page is current")
+    options = parser.parse_args(arguments)
+    wanted = render()
+    if options.check:
+        current = options.file.exists() and options.file.read_text(encoding="utf-8") == wanted
+        if not current:
+            sys.stderr.write(f"not current: {options.file}; run `make messages` and commit the result\n")
+        return 0 if current else 1
+    options.file.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
