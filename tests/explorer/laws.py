@@ -111,7 +111,8 @@ def _untrue(s: State, record: Rec) -> str | None:
     fate = s.fates[record.mark - 1]
     wrong = {
         R_SUCCEEDED: not fate.good,
-        R_FAILED: not fate.failed and not fate.killed,
+        # A termination that is not on record as Stopped is told as somebody else's.
+        R_FAILED: not fate.failed and (not fate.killed or fate.asked),
         R_STOPPED: not fate.killed,
         R_NOT_STARTED: bool(fate.landed),
         R_REFUSED: bool(fate.landed),

@@ -20,7 +20,7 @@ ATTEMPTS: Final = (1, 2, 3)
 ALICE: Final = 8
 """Somebody whose operations carry no stamp."""
 OTHER: Final = 9
-"""Another kargo-py control plane: by our rules, with our user name, and with stamps of its own."""
+"""Another kargo-py control plane: by our rules, with our user name, and with stamps of its own (and all above)."""
 
 # -- phases of an operation (spec 1.3) -------------------------------------------------------------------------------
 
@@ -147,9 +147,10 @@ class Rec(NamedTuple):
 
 
 class Promo(NamedTuple):
-    """A Promotion: how it ended, whether it is to be aborted, and its records.
+    """A Promotion: how it ended, whether it is to be stopped, and its records.
 
-    ``abort``: 0 no, 1 asked for, 2 kept in the status. ``saved``: the records are on the server, too.
+    ``abort``: 0 no, 1 asked for, 2 kept in the status; 3: the step has had its time, and is to terminate what runs.
+    ``saved``: the records are on the server, too.
     """
 
     phase: int = 0
@@ -178,7 +179,7 @@ class Memory(NamedTuple):
 class Fate(NamedTuple):
     """What really became of one attempt: how often its start landed, and how often its sync ended in which way.
 
-    ``told``: our process, in this life, was shown its end.
+    ``asked``: we asked for its end, and that was accepted. ``told``: our process, in this life, was shown its end.
     """
 
     landed: int = 0
@@ -186,6 +187,7 @@ class Fate(NamedTuple):
     wrong: int = 0
     failed: int = 0
     killed: int = 0
+    asked: bool = False
     told: bool = False
 
 
@@ -245,7 +247,8 @@ class Setting:
     ``acts`` are names out of :data:`tests.explorer.others.ACTS`. ``lag``: how many versions the cache may be behind.
     ``ends``: how a sync may go: "ok", "fails", "hook" (it waits, and goes on when the worker looks again).
     ``frozen_watch``: 35 s may pass without an event being delivered. ``twice``: the final patch may come again.
-    ``kept``: how many entries the history has. ``attempts``: how many are made at most for one reason.
+    ``kept``: how many entries the history has. ``attempts``: how many are made at most for one reason. ``terminates``:
+    the step has onTimeout: terminate, not detach.
     """
 
     name: str
@@ -257,6 +260,7 @@ class Setting:
     twice: bool = False
     kept: int = 4
     attempts: int = 2
+    terminates: bool = False
     first: App = App()
 
     def initial(self) -> State:
@@ -285,7 +289,7 @@ def replaced(fates: tuple[Fate, ...], mark: int, **counts: int) -> tuple[Fate, .
 
 def witnessed(s: State, app: App) -> State:
     """Our process is shown *app*: an ending of ours that it waits for is latched, the first one of each attempt."""
-    if app.phase not in {SUCCEEDED, FAILED} or not is_ours(app.mark) or s.promo.phase not in {0, P_DELETED}:
+    if app.phase not in {SUCCEEDED, FAILED} or not is_ours(app.mark) or not is_watched(s):
         return s
     if all(r.mark != app.mark for r in s.promo.records):
         return s
@@ -320,7 +324,7 @@ def written(s: State, app: App, setting: Setting, *, answer: bool = False) -> St
     if requests:
         requests = tuple(request for request in requests if request.kind == END_RUNNING)
     s = s._replace(app=app, requests=requests)
-    if s.promo.phase not in {0, P_DELETED}:
+    if not is_watched(s):
         return s._replace(cache=app)
     if not setting.lag:
         return into_cache(witnessed(s, app), app)
@@ -352,6 +356,11 @@ def _without_old_news(s: State) -> State:
     return s._replace(feed=s.feed[dropped:], ahead=s.ahead - dropped) if dropped else s
 
 
+def is_watched(s: State) -> bool:
+    """Whether our process still has to do with it."""
+    return s.promo.phase in {0, P_DELETED}
+
+
 def is_current(s: State) -> bool:
     """Whether the cache holds the newest version, so that a write guarded by it lands."""
     return s.ahead == len(s.feed)
@@ -359,32 +368,35 @@ def is_current(s: State) -> bool:
 
 def watch_moves(s: State) -> Iterator[Move]:
     """What may arrive in our process."""
-    if s.feed and s.promo.phase in {0, P_DELETED}:
+    if s.feed and is_watched(s):
         yield Move(WATCH, f"delivers a version: {describe(s.feed[0])}", delivered(s))
         yield Move(WATCH, "breaks, and a list shows the newest version only", relisted(s), fair=False)
 
 
 def time_moves(s: State, setting: Setting) -> Iterator[Move]:
-    """35 s pass in which nothing is written.
+    """10 s pass, then 35 s, in which nothing is written.
 
     They do not while the worker is in the middle of something (it looks at each operation every 30 s at the latest, and
     between its read and its write lie milliseconds), nor, unless the setting says so, while the watch is behind.
     """
     memory = s.memory
-    if s.promo.phase not in {0, P_DELETED} or s.worker is not None or memory.sending is not None:
+    if not is_watched(s) or s.worker is not None or memory.sending is not None:
         return
-    if (is_current(s) or setting.frozen_watch) and not (memory.clock == 2 and memory.certain):
-        certain = s.promo.phase == P_DELETED
-        yield Move(TIME, "35 s pass", s._replace(memory=memory._replace(clock=2, certain=certain)))
+    if not is_current(s) and not setting.frozen_watch:
+        return
+    if memory.clock < 2:
+        passed = memory._replace(clock=memory.clock + 1, certain=s.promo.phase == P_DELETED and memory.clock == 1)
+        yield Move(TIME, f"{_TIMES[memory.clock]} s pass in which nothing changes", s._replace(memory=passed))
+    elif s.promo.phase == P_DELETED and not memory.certain:
+        yield Move(TIME, "30 s pass", s._replace(memory=memory._replace(certain=True)))
+
+
+_TIMES = (10, 35)
 
 
 def crash_moves(s: State) -> Iterator[Move]:
     """Our process dies and another one begins: it knows what lists show; what it had sent may land yet."""
-    if s.budget.crashes and s.promo.phase in {0, P_DELETED}:
-        requests, sending = s.requests, s.memory.sending
-        if sending is not None:
-            # Whether it landed or is on its way was decided when it was sent.
-            requests = s.requests
+    if s.budget.crashes and is_watched(s):
         promo = s.promo if s.promo.saved else s.promo._replace(records=(), saved=True)
         yield Move(
             FAILURE,
@@ -395,7 +407,6 @@ def crash_moves(s: State) -> Iterator[Move]:
                 promo=promo,
                 feed=(),
                 ahead=0,
-                requests=requests,
                 fates=tuple(fate._replace(told=False) for fate in s.fates),
                 budget=s.budget._replace(crashes=s.budget.crashes - 1),
             ),
@@ -410,7 +421,9 @@ _PHASES = {RUNNING: "Running", TERMINATING: "Terminating", SUCCEEDED: "Succeeded
 
 def name(mark: int) -> str:
     """How a history names an operation."""
-    return {NOBODY: "none", ALICE: "Alice's", OTHER: "the other control plane's"}.get(mark, f"our attempt {mark}")
+    if mark >= OTHER:
+        return f"the other control plane's ({mark - OTHER})"
+    return {NOBODY: "none", ALICE: "Alice's"}.get(mark, f"our attempt {mark}")
 
 
 @lru_cache(maxsize=None)

@@ -18,6 +18,7 @@ from tests.explorer.model import (
     Move,
     Setting,
     State,
+    is_watched,
     written,
 )
 
@@ -95,7 +96,7 @@ ACTS: Mapping[str, tuple[str, Callable[[App], App | None]]] = {
 
 def foreign_moves(s: State, setting: Setting) -> Iterator[Move]:
     """One act of a foreign writer, as long as there is budget; what was deleted may be created again for nothing."""
-    if s.promo.phase not in {0, P_DELETED}:
+    if not is_watched(s):
         return
     if not s.app.uid:
         after = written(s, App(uid=2, target=s.app.target), setting)
@@ -108,6 +109,9 @@ def foreign_moves(s: State, setting: Setting) -> Iterator[Move]:
     for act in setting.acts:
         words, change = ACTS[act]
         changed = change(s.app)
+        if changed is not None and act == "start stamped":
+            # It never uses a stamp twice.
+            changed = changed._replace(op=OTHER + s.budget.acts, stamp=OTHER + s.budget.acts)
         if changed is None or (act == "delete" and s.app.uid == 2):
             continue
         after = written(spent, changed, setting)

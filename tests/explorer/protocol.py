@@ -38,7 +38,6 @@ from tests.explorer.model import (
     NOBODY,
     NONE,
     OPEN,
-    OTHER,
     P_ABORTED,
     P_DELETED,
     P_FAILED,
@@ -57,6 +56,7 @@ from tests.explorer.model import (
     START,
     SUCCEEDED,
     TERMINATING,
+    TIME,
     WE,
     WORDS,
     App,
@@ -113,7 +113,7 @@ Decide = Callable[[App, Question], Answer]
 def _stamp(mark: int) -> str:
     if not mark:
         return ""
-    return "v1/elsewhere/shop/dev.02/uid/update/1" if mark == OTHER else f"v1/here/shop/dev.01/uid/update/{mark}"
+    return f"v1/{'here' if mark < ALICE else 'elsewhere'}/shop/dev.01/uid/update/{mark}"
 
 
 def _operation(mark: int) -> dict[str, Any] | None:
@@ -189,6 +189,10 @@ class Protocol:
     forgets_issue: bool = False
     reads_after_conflict: bool = True
     sweeps_certainly: bool = True
+    remembers_unknown: bool = False
+    keeps_ends: bool = False
+    looks_before_superseded: bool = False
+    only_stops_when_out_of_time: bool = False
 
 
 CORRECT = Protocol()
@@ -210,6 +214,8 @@ def our_moves(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
         yield from _settle(s, setting, protocol)
     elif s.promo.phase == P_DELETED:
         yield from _sweep(s, setting, protocol)
+    elif s.promo.abort == 3:
+        yield from _run_out(s, setting, protocol)
     elif not s.promo.phase:
         if s.promo.abort == 1:
             kept = s.promo._replace(abort=2)
@@ -255,6 +261,16 @@ def _question(s: State, record: Rec, *, stopping: bool = False) -> Question:
     )
 
 
+def _looked(s: State, record: Rec, protocol: Protocol, *, stopping: bool = False) -> tuple[State, Answer]:
+    """The decision on what is in the cache, or what a live read shows."""
+    s = _read(s)
+    answer = _ask(s, record, protocol, stopping=stopping)
+    if answer.verb is Verb.SUPERSEDED and protocol.looks_before_superseded and not is_current(s):
+        s = answered(s)
+        answer = _ask(s, record, protocol, stopping=stopping)
+    return s, answer
+
+
 def _ask(s: State, record: Rec, protocol: Protocol, *, stopping: bool = False) -> Answer:
     question = _question(s, record, stopping=stopping)
     if not protocol.latches:
@@ -283,7 +299,7 @@ def _run(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
         promo = s.promo._replace(saved=True)
         yield Move(WE, "records the intent", s._replace(promo=promo))
     record = s.promo.records[-1]
-    answer = _ask(s, record, protocol)
+    s, answer = _looked(s, record, protocol)
     verb = answer.verb
     moved = s.cache.stamp != record.seen and record.mark in s.memory.never
     if s.cache.uid and (verb is Verb.START or moved) and _facts(s.cache, record.mark) != record:
@@ -297,7 +313,7 @@ def _run(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     elif verb is Verb.TERMINATE:
         yield from _terminate(s, record.mark, setting, protocol)
     elif verb is Verb.WAIT:
-        yield from _time_out(s, record, answer)
+        yield from _time_out(s, record, answer, setting)
     elif answer.repeatable:
         yield from _repeat(s, record, verb, setting, protocol)
     else:
@@ -312,7 +328,7 @@ def _intend(s: State, mark: int, protocol: Protocol, ended: tuple[Rec, ...] = ()
     if not s.cache.uid or s.cache.skip:
         if ended:
             # As _look has it: the record of the attempt before is made Refused.
-            return _ended(s, P_FAILED, R_REFUSED)
+            return _ended(s, P_FAILED, ended[-1].state if protocol.keeps_ends else R_REFUSED)
         return Move(WE, "ends: the Application takes no sync", _forgotten(s, P_FAILED))
     promo = s.promo._replace(records=(*ended, _facts(s.cache, mark)), saved=protocol.records_first)
     after = s._replace(promo=promo, memory=s.memory._replace(never=s.memory.never | {mark}, clock=0, nudges=0))
@@ -349,11 +365,26 @@ def _forgotten(s: State, phase: int) -> State:
     return s._replace(promo=promo, memory=Memory(), cache=s.app, feed=(), ahead=0)
 
 
-def _time_out(s: State, record: Rec, answer: Answer) -> Iterator[Move]:
-    """The step has had its time, which does not run while others hold the Application (onTimeout: detach)."""
-    if s.budget.timeouts and answer.waiting is not Waiting.FOREIGN:
-        present = s.cache.stamp == record.mark or record.mark in {s.cache.op, s.cache.mark}
-        yield _ended(s, P_FAILED, R_DETACHED if present else R_NOT_STARTED)
+def _time_out(s: State, record: Rec, answer: Answer, setting: Setting) -> Iterator[Move]:
+    """The step has had its time, which does not run while others hold the Application."""
+    if not s.budget.timeouts or answer.waiting is Waiting.FOREIGN:
+        return
+    if setting.terminates:
+        promo, budget = s.promo._replace(abort=3), s.budget._replace(timeouts=0)
+        yield Move(TIME, "the time of the step is over", s._replace(promo=promo, budget=budget), fair=False)
+        return
+    present = s.cache.stamp == record.mark or record.mark in {s.cache.op, s.cache.mark}
+    yield _ended(s, P_FAILED, R_DETACHED if present else R_NOT_STARTED)._replace(fair=False)
+
+
+def _run_out(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
+    """``_go_on`` after the time of the step: each target is pursued first; what still waits then is stopped."""
+    s, answer = _looked(s, s.promo.records[-1], protocol)
+    if answer.verb is Verb.WAIT or protocol.only_stops_when_out_of_time:
+        if answer.waiting is not Waiting.FOREIGN:
+            yield from _stop(s, setting, protocol, P_FAILED)
+    else:
+        yield from _run(s, setting, protocol)
 
 
 # -- the writes --------------------------------------------------------------------------------------------------------
@@ -376,6 +407,8 @@ def _landed(s: State, request: Request, setting: Setting, *, answer: bool = True
         changed = app._replace(phase=TERMINATING)
     else:
         return None
+    if request.kind in {END_REQUESTED, END_RUNNING} and is_ours(request.mark):
+        s = s._replace(fates=replaced(s.fates, request.mark, asked=True))
     return written(s, changed, setting, answer=answer)
 
 
@@ -429,7 +462,8 @@ def _settle(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     elif not protocol.believes_conflicts and s.app.stamp == mark:
         yield Move(WE, f"sends it again, gets a conflict, and sees that attempt {mark} was started", answered(done))
     else:
-        never = done.memory.never | {mark} if first else done.memory.never
+        certain = first and not protocol.remembers_unknown
+        never = done.memory.never | {mark} if certain else done.memory.never
         after = done._replace(memory=done.memory._replace(never=never, dirty=True))
         yield Move(WE, f"sends it again, gets a conflict, and sees no trace of attempt {mark}", after)
 
@@ -465,7 +499,7 @@ def _terminate(s: State, mark: int, setting: Setting, protocol: Protocol) -> Ite
             yield Move(WE, "removes the operation", after)
         return
     if view.mark != mark or not view.phase:
-        request = Request(END_REQUESTED, view.mark, op=view.op)
+        request = Request(END_REQUESTED, view.op, op=view.op)
     elif not view.op:
         request = Request(END_ORPHAN, view.mark)
     else:
@@ -495,13 +529,13 @@ def _terminate(s: State, mark: int, setting: Setting, protocol: Protocol) -> Ite
 # -- towards an end (stop) ---------------------------------------------------------------------------------------------
 
 
-def _stop(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
+def _stop(s: State, setting: Setting, protocol: Protocol, phase: int = P_ABORTED) -> Iterator[Move]:
     s = _read(s)
     if not s.promo.records:
         yield _ended(s, P_ABORTED, R_NOT_STARTED)
         return
     record = s.promo.records[-1]
-    answer = _ask(s, record, protocol, stopping=True)
+    s, answer = _looked(s, record, protocol, stopping=True)
     verb = answer.verb
     if verb is Verb.TERMINATE:
         yield from _terminate(s, record.mark, setting, protocol)
@@ -514,7 +548,7 @@ def _stop(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
             yield Move(WE, "waits", s._replace(memory=s.memory._replace(fenced=False)))
     else:
         superseded = R_SUPERSEDED if answer.repeatable else R_DOUBTFUL
-        yield _ended(s, P_ABORTED, _ENDS.get(verb, superseded))
+        yield _ended(s, phase, _ENDS.get(verb, superseded))
 
 
 # -- the sweep ---------------------------------------------------------------------------------------------------------
