@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 NOBODY: Final = 0
 ATTEMPTS: Final = (1, 2, 3)
 """Our own attempts; the mark of an operation is the number of its attempt."""
+AT_MOST: Final = 2
+"""How many attempts are made for one reason; 3 in the code, which is the same with one attempt more."""
 ALICE: Final = 8
 """Somebody whose operations carry no stamp."""
 OTHER: Final = 9
@@ -247,8 +249,7 @@ class Setting:
     ``acts`` are names out of :data:`tests.explorer.others.ACTS`. ``lag``: how many versions the cache may be behind.
     ``ends``: how a sync may go: "ok", "fails", "hook" (it waits, and goes on when the worker looks again).
     ``frozen_watch``: 35 s may pass without an event being delivered. ``twice``: the final patch may come again.
-    ``kept``: how many entries the history has. ``attempts``: how many are made at most for one reason. ``terminates``:
-    the step has onTimeout: terminate, not detach.
+    ``kept``: how many entries the history has. ``terminates``: the step has onTimeout: terminate, not detach.
     """
 
     name: str
@@ -259,7 +260,6 @@ class Setting:
     frozen_watch: bool = False
     twice: bool = False
     kept: int = 4
-    attempts: int = 2
     terminates: bool = False
     first: App = App()
 

@@ -30,6 +30,7 @@ from kargo_py.argocd.operation import SETTLED, Intent, Knowledge, Verb, Waiting,
 from kargo_py.kube.resources import Key
 from tests.explorer.model import (
     ALICE,
+    AT_MOST,
     END_ORPHAN,
     END_REQUESTED,
     END_RUNNING,
@@ -171,31 +172,71 @@ def decide(app: App, q: Question) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """The decision, and what the shell holds to; every False is a planted fault."""
+    """The decision, and what the shell holds to; as the code has it by default.
+
+    The first group is what the shell does; a False there is a planted fault:
+
+    * ``latches``: endings are kept from the event on. ``records_first``: the intent is durable before the start.
+    * ``new_stamps``: each attempt has a stamp of its own. ``limits_attempts``: there are not more than allowed.
+    * ``guards_start``, ``guards_end``: writes are guarded by what was decided on. ``same_bytes``: what is sent again is
+      guarded as what was sent first. ``restores_operation``: an orphan is ended with its operation put back.
+    * ``fences``: Aborted is not recorded before no start can land any more. ``knows_issued``: an attempt that was sent
+      is not taken for one that was not.
+    * ``doubts_ok``: an accepted termination proves nothing. ``keeps_operation``: ``.operation`` is never removed.
+
+    The second group is what the code lacks; each True is the smallest repair of a fault that the explorer has found:
+
+    * ``remembers_unknown``: a conflict after an unknown outcome does not make an attempt "never issued" again.
+    * ``keeps_ends``: an attempt that has ended is not made Refused when the next one cannot be made.
+    * ``looks_before_superseded``: "superseded" is not concluded from the cache alone.
+    * ``only_stops_when_out_of_time``: after the step's time nothing is pursued, what waits is stopped.
+    """
 
     decide: Decide = decide
+
     latches: bool = True
-    guards_start: bool = True
-    guards_end: bool = True
     records_first: bool = True
     new_stamps: bool = True
     limits_attempts: bool = True
-    settles: bool = True
-    believes_conflicts: bool = False
-    believes_ok: bool = False
-    removes_operation: bool = False
+    guards_start: bool = True
+    guards_end: bool = True
+    same_bytes: bool = True
+    restores_operation: bool = True
     fences: bool = True
-    aborts_first: bool = True
-    forgets_issue: bool = False
-    reads_after_conflict: bool = True
-    sweeps_certainly: bool = True
+    knows_issued: bool = True
+    doubts_ok: bool = True
+    keeps_operation: bool = True
+
     remembers_unknown: bool = False
     keeps_ends: bool = False
     looks_before_superseded: bool = False
     only_stops_when_out_of_time: bool = False
 
 
-CORRECT = Protocol()
+@lru_cache(maxsize=None)
+def decide_patiently(app: App, q: Question) -> Answer:
+    """The real decision with a repair: while the operation state is empty the worker may have ours in hand.
+
+    So it is with "superseded before it was taken up" already; here also when another stamp stands in the annotation.
+    """
+    answer = decide(app, q)
+    seen_elsewhere = answer.verb is Verb.SUPERSEDED and q.latched is None and app.stamp != q.mark
+    if seen_elsewhere and not app.phase and _CLOCK[q.clock] < SETTLED:
+        return Answer(Verb.WAIT, Waiting.FOREIGN)
+    return answer
+
+
+AS_IS = Protocol()
+"""The code as it is."""
+
+REPAIRED = Protocol(
+    decide_patiently,
+    remembers_unknown=True,
+    keeps_ends=True,
+    looks_before_superseded=True,
+    only_stops_when_out_of_time=True,
+)
+"""The code with the repairs of what the explorer has found."""
 
 _ENDS = {
     Verb.SUCCEEDED: R_SUCCEEDED,
@@ -220,7 +261,7 @@ def our_moves(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
         if s.promo.abort == 1:
             kept = s.promo._replace(abort=2)
             yield Move(WE, "keeps the request to abort in the status", s._replace(promo=kept))
-        if s.promo.abort < 2 or not protocol.aborts_first:
+        if s.promo.abort < 2:
             yield from _run(s, setting, protocol)
         if s.promo.abort == 2:
             yield from _stop(s, setting, protocol)
@@ -277,7 +318,7 @@ def _ask(s: State, record: Rec, protocol: Protocol, *, stopping: bool = False) -
         question = question._replace(latched=None)
     if not protocol.fences:
         question = question._replace(fenced=True)
-    if protocol.forgets_issue:
+    if not protocol.knows_issued:
         question = question._replace(never=True)
     return protocol.decide(s.cache, question)
 
@@ -315,7 +356,7 @@ def _run(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     elif verb is Verb.WAIT:
         yield from _time_out(s, record, answer, setting)
     elif answer.repeatable:
-        yield from _repeat(s, record, verb, setting, protocol)
+        yield from _repeat(s, record, verb, protocol)
     else:
         end = _ENDS.get(verb, R_DOUBTFUL)
         yield _ended(s, P_SUCCEEDED if end == R_SUCCEEDED else P_FAILED, end)
@@ -335,13 +376,13 @@ def _intend(s: State, mark: int, protocol: Protocol, ended: tuple[Rec, ...] = ()
     return Move(WE, f"records the intent of attempt {mark}", after)
 
 
-def _repeat(s: State, record: Rec, verb: Verb, setting: Setting, protocol: Protocol) -> Iterator[Move]:
+def _repeat(s: State, record: Rec, verb: Verb, protocol: Protocol) -> Iterator[Move]:
     """Another attempt, unless there were as many of that kind of end as are allowed."""
     end = _ENDS.get(verb, R_SUPERSEDED)
     last = record._replace(state=end)
     ended = (*s.promo.records[:-1], last)
     count = sum(r.state == end for r in ended)
-    if (count >= setting.attempts and protocol.limits_attempts) or record.mark == len(s.fates):
+    if (count >= AT_MOST and protocol.limits_attempts) or record.mark == len(s.fates):
         yield _ended(s, P_FAILED, end)
     elif protocol.new_stamps:
         yield _intend(s, record.mark + 1, protocol, ended)
@@ -402,7 +443,7 @@ def _landed(s: State, request: Request, setting: Setting, *, answer: bool = True
     elif request.kind == END_REQUESTED:
         changed = app._replace(mark=request.op, phase=TERMINATING, killed=False, good=False)
     elif request.kind == END_ORPHAN:
-        changed = app._replace(op=request.mark, phase=TERMINATING)
+        changed = app._replace(op=request.op, phase=TERMINATING)
     elif (app.uid, app.op, app.mark, app.phase) == (request.uid, request.op, request.mark, request.phase):
         changed = app._replace(phase=TERMINATING)
     else:
@@ -423,7 +464,7 @@ def _start(s: State, mark: int, setting: Setting, protocol: Protocol) -> Iterato
         if after is not None:
             yield Move(WE, f"starts attempt {mark}", after)
     else:
-        yield Move(WE, f"would start attempt {mark}, gets a conflict", _dirty(s, protocol))
+        yield Move(WE, f"would start attempt {mark}, gets a conflict", _dirty(s))
     if not s.budget.unknowns:
         return
     asking = sent._replace(
@@ -440,8 +481,8 @@ def _start(s: State, mark: int, setting: Setting, protocol: Protocol) -> Iterato
     yield Move(WE, f"{words}: it is on its way", asking._replace(requests=(*s.requests, request)), fair=False)
 
 
-def _dirty(s: State, protocol: Protocol) -> State:
-    return s._replace(memory=s.memory._replace(dirty=True)) if protocol.reads_after_conflict else s
+def _dirty(s: State) -> State:
+    return s._replace(memory=s.memory._replace(dirty=True))
 
 
 def _settle(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
@@ -455,11 +496,11 @@ def _settle(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     request = Request(START, mark)
     given_up = done._replace(memory=done.memory._replace(dirty=True))
     yield Move(WE, f"cannot find out whether attempt {mark} was started", given_up, fair=False)
-    if request in s.requests:
+    if request in s.requests or (not protocol.same_bytes and s.app.uid):
         after = _landed(done, request, setting)
         if after is not None:
             yield Move(WE, f"sends the start of attempt {mark} again, it lands", after)
-    elif not protocol.believes_conflicts and s.app.stamp == mark:
+    elif s.app.stamp == mark:
         yield Move(WE, f"sends it again, gets a conflict, and sees that attempt {mark} was started", answered(done))
     else:
         certain = first and not protocol.remembers_unknown
@@ -471,7 +512,7 @@ def _settle(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
 def _nudge(s: State, setting: Setting) -> Iterator[Move]:
     """An unguarded write that changes nothing but the version."""
     if not s.app.uid:
-        yield Move(WE, "would nudge Argo CD, but the Application is gone", _dirty(s, CORRECT))
+        yield Move(WE, "would nudge Argo CD, but the Application is gone", _dirty(s))
         return
     after = written(s, s.app, setting, answer=True)
     if after is not None:
@@ -482,7 +523,7 @@ def _nudge(s: State, setting: Setting) -> Iterator[Move]:
 def _fence(s: State, setting: Setting) -> Iterator[Move]:
     """The same write; after its answer no start guarded by an older version can land."""
     if not s.app.uid:
-        yield Move(WE, "would make sure that no start is on its way, but the Application is gone", _dirty(s, CORRECT))
+        yield Move(WE, "would make sure that no start is on its way, but the Application is gone", _dirty(s))
         return
     after = written(s, s.app, setting, answer=True)
     if after is not None:
@@ -493,7 +534,7 @@ def _fence(s: State, setting: Setting) -> Iterator[Move]:
 def _terminate(s: State, mark: int, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     """``terminate_patch`` in its three forms, sent once; a refusal is a conflict."""
     view = s.cache
-    if protocol.removes_operation:
+    if not protocol.keeps_operation:
         after = written(s, s.app._replace(op=NOBODY), setting, answer=True)
         if after is not None and s.app.op:
             yield Move(WE, "removes the operation", after)
@@ -501,27 +542,28 @@ def _terminate(s: State, mark: int, setting: Setting, protocol: Protocol) -> Ite
     if view.mark != mark or not view.phase:
         request = Request(END_REQUESTED, view.op, op=view.op)
     elif not view.op:
-        request = Request(END_ORPHAN, view.mark)
+        request = Request(END_ORPHAN, view.mark, op=view.mark if protocol.restores_operation else NOBODY)
     else:
         request = Request(END_RUNNING, view.mark, view.uid, view.op, view.phase)
     if not protocol.guards_end:
-        request = request._replace(kind=END_REQUESTED, op=s.app.mark) if request.kind == END_RUNNING else request
-    guarded = request.kind == END_RUNNING or not protocol.guards_end
-    after = _landed(s, request, setting) if (guarded or is_current(s)) and s.app.uid else None
+        # It asks for the end of whatever is there.
+        request = Request(END_ORPHAN, s.app.mark, op=s.app.op)
+    by_contents = request.kind == END_RUNNING or not protocol.guards_end
+    after = _landed(s, request, setting) if (by_contents or is_current(s)) and s.app.uid else None
     if after is not None:
-        if protocol.believes_ok and s.promo.abort == 2:
+        if not protocol.doubts_ok and s.promo.abort == 2:
             yield _ended(after, P_ABORTED, R_STOPPED)
         else:
             yield Move(WE, f"asks Argo CD to terminate {name(mark)}", after)
     elif len(s.feed) < max(setting.lag, 1):
-        yield Move(WE, f"would terminate {name(mark)}, gets a conflict", _dirty(s, protocol))
+        yield Move(WE, f"would terminate {name(mark)}, gets a conflict", _dirty(s))
     if s.budget.unknowns and request not in s.requests and s.app.uid:
         asking = s._replace(
             budget=s.budget._replace(unknowns=s.budget.unknowns - 1),
             memory=s.memory._replace(dirty=True, fenced=False),
         )
         words = "sends a request to terminate, no answer comes"
-        if guarded or is_current(s):
+        if by_contents or is_current(s):
             sent = asking._replace(requests=(*s.requests, request))
             yield Move(WE, f"{words}: it is on its way", sent, fair=False)
 
@@ -564,7 +606,7 @@ def _sweep(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
         if memory != s.memory:
             yield Move(WE, "sweeps: nothing of ours is there any more", s._replace(memory=memory))
         return
-    if not s.memory.certain and protocol.sweeps_certainly:
+    if not s.memory.certain:
         return
     record = _facts(app, mark)
     answer = _ask(s, record, protocol, stopping=True)
