@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from kargo_py.argocd.operation import Verb, Waiting
 from tests.explorer.laws import (
@@ -41,11 +40,6 @@ def _held_by_others(app: App, q: Question) -> bool:
     return app.in_progress and app.mark != q.mark
 
 
-def _asked_otherwise(**other: Any) -> Decide:
-    """The decision, asked with other knowledge than there is."""
-    return lambda app, q: REPAIRED.decide(app, q._replace(**other))
-
-
 def _answered(change: Callable[[App, Question, Answer], Answer]) -> Decide:
     """The decision with its answer changed."""
 
@@ -58,9 +52,7 @@ def _answered(change: Callable[[App, Question, Answer], Answer]) -> Decide:
 
 def _instead(verb: Verb, when: Callable[[App, Question, Answer], bool], *, repeatable: bool = False) -> Decide:
     """The decision, with *verb* for its answer in some cases."""
-    return _answered(
-        lambda app, q, answer: Answer(verb, repeatable=repeatable) if when(app, q, answer) else answer
-    )
+    return _answered(lambda app, q, answer: Answer(verb, repeatable=repeatable) if when(app, q, answer) else answer)
 
 
 def _waits(when: Callable[[App, Question, Answer], bool]) -> Decide:
@@ -96,117 +88,320 @@ def _forgets_ours_when_overwritten(app: App, q: Question) -> Answer:
 
 
 DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Budget]] = (
-    ("starts while another operation is requested", TRESPASS,
-     _instead(Verb.START, lambda app, q, a: a.waiting is Waiting.FOREIGN and app.op >= ALICE and not app.phase),
-     ("start",), ("ok",), Budget(acts=1)),
-    ("starts while another operation runs", TRESPASS,
-     _instead(Verb.START, lambda app, q, a: a.waiting is Waiting.FOREIGN and app.op >= ALICE and app.in_progress),
-     ("start",), ("ok",), Budget(acts=1)),
-    ("starts over what somebody else left, at once", TRESPASS, _starts_over_orphans,
-     ("start", "take back"), ("ok",), Budget(acts=2)),
-    ("terminates what somebody else runs", TRESPASS,
-     _instead(Verb.TERMINATE, lambda app, q, a: q.stopping and _held_by_others(app, q)),
-     ("start",), ("hook",), Budget(acts=1, aborts=1)),
-    ("looks at the request, not at what runs, to tell whose it is", TRESPASS,
-     _instead(Verb.TERMINATE, lambda app, q, a: q.stopping and app.op == q.mark and _held_by_others(app, q)),
-     ("start", "take back"), ("hook",), Budget(acts=2, aborts=1)),
-    ("ignores which stamp it had seen", DOUBLE_START, _ignores_seen_stamp,
-     ("start stamped",), ("fails",), Budget(acts=1, crashes=1)),
+    (
+        "starts while another operation is requested",
+        TRESPASS,
+        _instead(Verb.START, lambda app, q, a: a.waiting is Waiting.FOREIGN and app.op >= ALICE and not app.phase),
+        ("start",),
+        ("ok",),
+        Budget(acts=1),
+    ),
+    (
+        "starts while another operation runs",
+        TRESPASS,
+        _instead(Verb.START, lambda app, q, a: a.waiting is Waiting.FOREIGN and app.op >= ALICE and app.in_progress),
+        ("start",),
+        ("ok",),
+        Budget(acts=1),
+    ),
+    (
+        "starts over what somebody else left, at once",
+        TRESPASS,
+        _starts_over_orphans,
+        ("start", "take back"),
+        ("ok",),
+        Budget(acts=2),
+    ),
+    (
+        "terminates what somebody else runs",
+        TRESPASS,
+        _instead(Verb.TERMINATE, lambda app, q, a: q.stopping and _held_by_others(app, q)),
+        ("start",),
+        ("ok", "hook"),
+        Budget(acts=1, aborts=1),
+    ),
+    (
+        "looks at the request, not at what runs, to tell whose it is",
+        TRESPASS,
+        _instead(Verb.TERMINATE, lambda app, q, a: q.stopping and app.op == q.mark and _held_by_others(app, q)),
+        ("start", "take back"),
+        ("ok", "hook"),
+        Budget(acts=2, aborts=1),
+    ),
+    (
+        "ignores which stamp it had seen",
+        DOUBLE_START,
+        _ignores_seen_stamp,
+        ("start stamped",),
+        ("fails",),
+        Budget(acts=1, crashes=1),
+    ),
     ("accepts any uid", DOUBLE_START, _accepts_any_uid, ("delete",), ("ok",), Budget(acts=1)),
-    ("concludes superseded at once when its operation is gone", DOUBLE_START, _does_not_settle,
-     ("take back",), ("hook",), Budget(acts=1)),
-    ("concludes superseded at once when its operation was overwritten", DOUBLE_START, _forgets_ours_when_overwritten,
-     ("overwrite",), ("ok",), Budget(acts=1)),
-    ("concludes superseded at once when another stamp stands there", NOT_STOPPED, _does_not_settle_elsewhere,
-     ("take back", "start stamped"), ("hook",), Budget(acts=2, aborts=1)),
-    ("concludes superseded when another request stands beside its running sync", DOUBLE_START,
-     _instead(Verb.SUPERSEDED, lambda app, q, a: app.mark == q.mark and app.in_progress and app.op >= ALICE,
-              repeatable=True),
-     ("overwrite",), ("hook",), Budget(acts=1)),
-    ("makes a new attempt though the history shows one of ours", FALSE_RECORD,
-     _instead(Verb.SUPERSEDED, lambda app, q, a: a.verb is Verb.SUPERSEDED, repeatable=True),
-     ("start",), ("ok",), Budget(acts=1, crashes=1)),
-    ("calls a failed sync one to another revision", FALSE_RECORD,
-     _instead(Verb.MISMATCHED, lambda app, q, a: a.verb is Verb.FAILED, repeatable=True),
-     (), ("fails",), Budget()),
-    ("accepts any revision", FALSE_SUCCESS, _instead(Verb.SUCCEEDED, lambda app, q, a: a.verb is Verb.MISMATCHED),
-     ("retarget",), ("ok",), Budget(acts=1)),
-    ("takes somebody else's success for its own", FALSE_SUCCESS,
-     _instead(Verb.SUCCEEDED, lambda app, q, a: app.phase == SUCCEEDED and app.stamp == q.mark),
-     ("overwrite",), ("ok",), Budget(acts=1)),
-    ("takes a success from before its start for its own", FALSE_SUCCESS,
-     _instead(Verb.SUCCEEDED, lambda app, q, a: app.phase == SUCCEEDED),
-     ("start",), ("ok",), Budget(acts=1)),
-    ("succeeds while the sync still runs", FALSE_SUCCESS,
-     _instead(Verb.SUCCEEDED, lambda app, q, a: app.mark == q.mark and app.phase == RUNNING),
-     (), ("ok",), Budget()),
-    ("takes Terminating for the end", NOT_STOPPED,
-     _instead(Verb.STOPPED, lambda app, q, a: q.stopping and app.phase == TERMINATING),
-     (), ("ok",), Budget(aborts=1)),
-    ("calls what was requested not started", NOT_STOPPED,
-     _instead(Verb.NOT_STARTED, lambda app, q, a: q.stopping and app.op == q.mark and not app.phase),
-     (), ("ok",), Budget(aborts=1)),
-    ("calls what is gone not started", FALSE_RECORD,
-     _instead(Verb.NOT_STARTED, lambda app, q, a: q.stopping and a.verb is Verb.SUPERSEDED),
-     ("overwrite",), ("ok",), Budget(acts=1, aborts=1)),
-    ("calls an orphan of its own stopped", NOT_STOPPED,
-     _instead(Verb.STOPPED, lambda app, q, a: q.stopping and app.mark == q.mark and app.in_progress and not app.op),
-     ("take back",), ("hook",), Budget(acts=1, aborts=1)),
-    ("never ends an orphan of its own", LOST_ENDING,
-     _waits(lambda app, q, a: app.mark == q.mark and app.in_progress and not app.op),
-     ("take back",), ("hook",), Budget(acts=1)),
-    ("waits for what somebody else left, for ever", LOST_ENDING,
-     _waits(lambda app, q, a: _held_by_others(app, q) and not app.op),
-     ("start", "take back"), ("hook",), Budget(acts=2)),
-    ("waits for its vanished operation, for ever", LOST_ENDING,
-     _waits(lambda app, q, a: app.stamp == q.mark and app.mark != q.mark and app.op != q.mark),
-     ("take back",), ("ok",), Budget(acts=1)),
-    ("waits for what is deleted, for ever", LOST_ENDING,
-     _waits(lambda app, q, a: a.verb is Verb.LOST),
-     ("delete",), ("ok",), Budget(acts=1)),
+    (
+        "concludes superseded at once when its operation is gone",
+        DOUBLE_START,
+        _does_not_settle,
+        ("take back",),
+        ("ok", "hook"),
+        Budget(acts=1),
+    ),
+    (
+        "concludes superseded at once when its operation was overwritten",
+        DOUBLE_START,
+        _forgets_ours_when_overwritten,
+        ("overwrite",),
+        ("ok",),
+        Budget(acts=1),
+    ),
+    (
+        "concludes superseded at once when another stamp stands there",
+        NOT_STOPPED,
+        _does_not_settle_elsewhere,
+        ("take back", "start stamped"),
+        ("ok", "hook"),
+        Budget(acts=2, aborts=1),
+    ),
+    (
+        "concludes superseded when another request stands beside its running sync",
+        DOUBLE_START,
+        _instead(
+            Verb.SUPERSEDED,
+            lambda app, q, a: app.mark == q.mark and app.in_progress and app.op >= ALICE,
+            repeatable=True,
+        ),
+        ("overwrite",),
+        ("ok", "hook"),
+        Budget(acts=1),
+    ),
+    (
+        "makes a new attempt though the history shows one of ours",
+        FALSE_RECORD,
+        _instead(Verb.SUPERSEDED, lambda app, q, a: a.verb is Verb.SUPERSEDED, repeatable=True),
+        ("start",),
+        ("ok",),
+        Budget(acts=1, crashes=1),
+    ),
+    (
+        "calls a failed sync one to another revision",
+        FALSE_RECORD,
+        _instead(Verb.MISMATCHED, lambda app, q, a: a.verb is Verb.FAILED, repeatable=True),
+        (),
+        ("fails",),
+        Budget(),
+    ),
+    (
+        "accepts any revision",
+        FALSE_SUCCESS,
+        _instead(Verb.SUCCEEDED, lambda app, q, a: a.verb is Verb.MISMATCHED),
+        ("retarget",),
+        ("ok",),
+        Budget(acts=1),
+    ),
+    (
+        "takes somebody else's success for its own",
+        FALSE_SUCCESS,
+        _instead(Verb.SUCCEEDED, lambda app, q, a: app.phase == SUCCEEDED and app.stamp == q.mark),
+        ("overwrite",),
+        ("ok",),
+        Budget(acts=1),
+    ),
+    (
+        "takes a success from before its start for its own",
+        FALSE_SUCCESS,
+        _instead(Verb.SUCCEEDED, lambda app, q, a: app.phase == SUCCEEDED),
+        ("start",),
+        ("ok",),
+        Budget(acts=1),
+    ),
+    (
+        "succeeds while the sync still runs",
+        FALSE_SUCCESS,
+        _instead(Verb.SUCCEEDED, lambda app, q, a: app.mark == q.mark and app.phase == RUNNING),
+        (),
+        ("ok",),
+        Budget(),
+    ),
+    (
+        "takes Terminating for the end",
+        NOT_STOPPED,
+        _instead(Verb.STOPPED, lambda app, q, a: q.stopping and app.phase == TERMINATING),
+        (),
+        ("ok",),
+        Budget(aborts=1),
+    ),
+    (
+        "calls what was requested not started",
+        NOT_STOPPED,
+        _instead(Verb.NOT_STARTED, lambda app, q, a: q.stopping and app.op == q.mark and not app.phase),
+        (),
+        ("ok",),
+        Budget(aborts=1),
+    ),
+    (
+        "calls what is gone not started",
+        FALSE_RECORD,
+        _instead(Verb.NOT_STARTED, lambda app, q, a: q.stopping and a.verb is Verb.SUPERSEDED),
+        ("overwrite",),
+        ("ok",),
+        Budget(acts=1, aborts=1),
+    ),
+    (
+        "calls an orphan of its own stopped",
+        NOT_STOPPED,
+        _instead(Verb.STOPPED, lambda app, q, a: q.stopping and app.mark == q.mark and app.in_progress and not app.op),
+        ("take back",),
+        ("ok", "hook"),
+        Budget(acts=1, aborts=1),
+    ),
+    (
+        "never ends an orphan of its own",
+        LOST_ENDING,
+        _waits(lambda app, q, a: app.mark == q.mark and app.in_progress and not app.op),
+        ("take back",),
+        ("ok", "hook"),
+        Budget(acts=1),
+    ),
+    (
+        "waits for what somebody else left, for ever",
+        LOST_ENDING,
+        _waits(lambda app, q, a: _held_by_others(app, q) and not app.op),
+        ("start", "take back"),
+        ("ok", "hook"),
+        Budget(acts=2),
+    ),
+    (
+        "waits for its vanished operation, for ever",
+        LOST_ENDING,
+        _waits(lambda app, q, a: app.stamp == q.mark and app.mark != q.mark and app.op != q.mark),
+        ("take back",),
+        ("ok",),
+        Budget(acts=1),
+    ),
+    (
+        "waits for what is deleted, for ever",
+        LOST_ENDING,
+        _waits(lambda app, q, a: a.verb is Verb.LOST),
+        ("delete",),
+        ("ok",),
+        Budget(acts=1),
+    ),
 )
 
 # -- faults in the shell -----------------------------------------------------------------------------------------------
 
 SHELLS: Sequence[tuple[str, str, dict[str, bool], Setting]] = (
-    ("does not keep an ending that an event showed", FALSE_RECORD, {"latches": False},
-     Setting("", ("start",), ("fails",), Budget(acts=1))),
-    ("starts before the intent is recorded", DOUBLE_START, {"records_first": False},
-     Setting("", ("start",), ("ok",), Budget(acts=1, crashes=1))),
-    ("uses the same stamp for the second attempt", DOUBLE_START, {"new_stamps": False},
-     Setting("", ("retarget",), ("ok",), Budget(acts=1))),
-    ("makes attempts without limit", DOUBLE_START, {"limits_attempts": False},
-     Setting("", ("retarget",), ("ok",), Budget(acts=2))),
-    ("starts without a guard", TRESPASS, {"guards_start": False},
-     Setting("", ("start",), ("ok",), Budget(acts=1), lag=1)),
-    ("terminates without a guard", TRESPASS, {"guards_end": False},
-     Setting("", ("start",), ("ok",), Budget(acts=1, aborts=1), lag=4)),
-    ("sends the start again with a new guard", DOUBLE_START, {"same_bytes": False},
-     Setting("", (), ("ok",), Budget(unknowns=1))),
-    ("ends an orphan without its operation", LOST_ENDING, {"restores_operation": False},
-     Setting("", ("take back",), ("hook",), Budget(acts=1))),
-    ("does not fence before Aborted", NOT_STOPPED, {"fences": False},
-     Setting("", (), ("ok",), Budget(unknowns=1, aborts=1))),
-    ("takes what it has sent for never sent", DOUBLE_START, {"knows_issued": False},
-     Setting("", ("start stamped",), ("fails",), Budget(acts=1, crashes=1))),
-    ("takes an accepted termination for the end", NOT_STOPPED, {"doubts_ok": False},
-     Setting("", (), ("ok",), Budget(aborts=1))),
-    ("removes the operation on abort", ORPHAN, {"keeps_operation": False},
-     Setting("", (), ("hook",), Budget(aborts=1))),
-    ("takes a conflict after an unknown outcome for 'never sent'", DOUBLE_START, {"remembers_unknown": False},
-     Setting("", ("start stamped",), ("fails",), Budget(acts=1, unknowns=1), lag=4)),
-    ("makes an attempt Refused that has ended", FALSE_RECORD, {"keeps_ends": False},
-     Setting("", ("retarget", "skip"), ("ok",), Budget(acts=2))),
-    ("concludes superseded from a frozen cache", DOUBLE_START, {"looks_before_superseded": False},
-     Setting("", ("take back",), ("hook",), Budget(acts=1), lag=2, frozen_watch=True)),
-    ("pursues what it terminates", FALSE_RECORD, {"only_stops_when_out_of_time": False},
-     Setting("", (), ("hook",), Budget(timeouts=1), terminates=True)),
+    (
+        "does not keep an ending that an event showed",
+        FALSE_RECORD,
+        {"latches": False},
+        Setting("", ("start",), ("fails",), Budget(acts=1)),
+    ),
+    (
+        "starts before the intent is recorded",
+        NOT_STOPPED,
+        {"records_first": False},
+        Setting("", (), ("ok",), Budget(crashes=1, aborts=1)),
+    ),
+    (
+        "uses the same stamp for the second attempt",
+        LOST_ENDING,
+        {"new_stamps": False},
+        Setting("", ("retarget",), ("ok",), Budget(acts=1)),
+    ),
+    (
+        "makes attempts without limit",
+        DOUBLE_START,
+        {"limits_attempts": False},
+        Setting("", ("retarget",), ("ok",), Budget(acts=2)),
+    ),
+    (
+        "starts without a guard",
+        TRESPASS,
+        {"guards_start": False},
+        Setting("", ("start",), ("ok",), Budget(acts=1), lag=1),
+    ),
+    (
+        "terminates without a guard",
+        TRESPASS,
+        {"guards_end": False},
+        Setting("", ("start",), ("ok",), Budget(acts=1, aborts=1), lag=4),
+    ),
+    (
+        "sends the start again with a new guard",
+        DOUBLE_START,
+        {"same_bytes": False},
+        Setting("", (), ("ok",), Budget(unknowns=1)),
+    ),
+    (
+        "ends an orphan without its operation",
+        LOST_ENDING,
+        {"restores_operation": False},
+        Setting("", ("take back",), ("ok", "hook"), Budget(acts=1)),
+    ),
+    (
+        "does not fence before Aborted",
+        NOT_STOPPED,
+        {"fences": False},
+        Setting("", (), ("ok",), Budget(unknowns=1, aborts=1)),
+    ),
+    (
+        "takes what it has sent for never sent",
+        DOUBLE_START,
+        {"knows_issued": False},
+        Setting("", ("start stamped",), ("fails",), Budget(acts=1, crashes=1)),
+    ),
+    (
+        "takes an accepted termination for the end",
+        NOT_STOPPED,
+        {"doubts_ok": False},
+        Setting("", (), ("ok",), Budget(aborts=1)),
+    ),
+    (
+        "removes the operation on abort",
+        ORPHAN,
+        {"keeps_operation": False},
+        Setting("", (), ("ok", "hook"), Budget(aborts=1)),
+    ),
+    (
+        "takes a conflict after an unknown outcome for 'never sent'",
+        DOUBLE_START,
+        {"remembers_unknown": False},
+        Setting("", ("start stamped",), ("fails",), Budget(acts=1, unknowns=1), lag=4),
+    ),
+    (
+        "makes an attempt Refused that has ended",
+        FALSE_RECORD,
+        {"keeps_ends": False},
+        Setting("", ("retarget", "skip"), ("ok",), Budget(acts=2)),
+    ),
+    (
+        "concludes superseded from a frozen cache",
+        DOUBLE_START,
+        {"looks_before_superseded": False},
+        Setting("", ("take back",), ("ok", "hook"), Budget(acts=1), lag=2, frozen_watch=True),
+    ),
+    (
+        "terminates late before that is recorded",
+        FALSE_RECORD,
+        {"records_before_ending": False},
+        Setting("", (), ("ok", "hook"), Budget(timeouts=1, crashes=1), terminates=True),
+    ),
+    (
+        "pursues what it terminates late",
+        FALSE_RECORD,
+        {"only_ends_when_late": False},
+        Setting("", (), ("ok", "hook"), Budget(timeouts=1), terminates=True),
+    ),
 )
 
 FAULTS = (
     *(
-        Fault(name, law, Setting(name, acts, ends, budget, first=USED if name.endswith("for its own") else App()),
-              dataclasses.replace(REPAIRED, decide=decide))
+        Fault(
+            name,
+            law,
+            Setting(name, acts, ends, budget, first=USED if name.endswith("for its own") else App()),
+            dataclasses.replace(REPAIRED, decide=decide),
+        )
         for name, law, decide, acts, ends, budget in DECISIONS
     ),
     *(

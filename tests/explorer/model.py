@@ -151,8 +151,8 @@ class Rec(NamedTuple):
 class Promo(NamedTuple):
     """A Promotion: how it ended, whether it is to be stopped, and its records.
 
-    ``abort``: 0 no, 1 asked for, 2 kept in the status; 3: the step has had its time, and is to terminate what runs.
-    ``saved``: the records are on the server, too.
+    ``abort``: 0 no, 1 asked for, 2 kept in the status; 3: the step has had its time, and is to terminate what runs; 4:
+    that is on record (``stoppingSince``). ``saved``: the records are on the server, too.
     """
 
     phase: int = 0
@@ -165,7 +165,8 @@ class Memory(NamedTuple):
     """What our process knows and loses in a crash.
 
     ``never``: attempts it never sent. ``clock``: how long the cached operation has been as it is, in classes.
-    ``sending``: the attempt whose start it is sending again and again, and whether it was its first.
+    ``sending``: the attempt whose start it is sending again and again, and whether it was its first. ``late``: it has
+    begun to end what has had its time. ``certain``: it is certain that the Promotion was deleted.
     """
 
     never: frozenset[int] = frozenset()
@@ -175,6 +176,7 @@ class Memory(NamedTuple):
     nudges: int = 0
     fenced: bool = False
     sending: tuple[int, bool] | None = None
+    late: bool = False
     certain: bool = False
 
 

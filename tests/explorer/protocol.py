@@ -158,9 +158,7 @@ def application(app: App) -> Application | None:
 @lru_cache(maxsize=None)
 def decide(app: App, q: Question) -> Answer:
     """Ask the real decision."""
-    intent = Intent(
-        _KEY, f"uid-{q.uid}", _stamp(q.mark), (_GOOD,), _stamp(q.seen), q.history or None, initiator=_USER
-    )
+    intent = Intent(_KEY, f"uid-{q.uid}", _stamp(q.mark), (_GOOD,), _stamp(q.seen), q.history or None, initiator=_USER)
     latched = _state(*q.latched) if q.latched is not None else None
     known = Knowledge(latched, q.never, q.fenced, q.stopping, _CLOCK[q.clock], q.nudges)
     decision = decide_operation(application(app), intent, known)
@@ -182,6 +180,7 @@ class Protocol:
       guarded as what was sent first. ``restores_operation``: an orphan is ended with its operation put back.
     * ``fences``: Aborted is not recorded before no start can land any more. ``knows_issued``: an attempt that was sent
       is not taken for one that was not.
+    * ``only_ends_when_late``: what is on record as out of time is not pursued any more.
     * ``doubts_ok``: an accepted termination proves nothing. ``keeps_operation``: ``.operation`` is never removed.
 
     The second group is what the code lacks; each True is the smallest repair of a fault that the explorer has found:
@@ -189,7 +188,7 @@ class Protocol:
     * ``remembers_unknown``: a conflict after an unknown outcome does not make an attempt "never issued" again.
     * ``keeps_ends``: an attempt that has ended is not made Refused when the next one cannot be made.
     * ``looks_before_superseded``: "superseded" is not concluded from the cache alone.
-    * ``only_stops_when_out_of_time``: after the step's time nothing is pursued, what waits is stopped.
+    * ``records_before_ending``: that the step has had its time is durable before anything is terminated for that.
     """
 
     decide: Decide = decide
@@ -206,11 +205,12 @@ class Protocol:
     knows_issued: bool = True
     doubts_ok: bool = True
     keeps_operation: bool = True
+    only_ends_when_late: bool = True
 
     remembers_unknown: bool = False
     keeps_ends: bool = False
     looks_before_superseded: bool = False
-    only_stops_when_out_of_time: bool = False
+    records_before_ending: bool = False
 
 
 @lru_cache(maxsize=None)
@@ -234,7 +234,7 @@ REPAIRED = Protocol(
     remembers_unknown=True,
     keeps_ends=True,
     looks_before_superseded=True,
-    only_stops_when_out_of_time=True,
+    records_before_ending=True,
 )
 """The code with the repairs of what the explorer has found."""
 
@@ -255,7 +255,9 @@ def our_moves(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
         yield from _settle(s, setting, protocol)
     elif s.promo.phase == P_DELETED:
         yield from _sweep(s, setting, protocol)
-    elif s.promo.abort == 3:
+    elif s.promo.abort == 4 and protocol.only_ends_when_late:
+        yield from _stop(s, setting, protocol, P_FAILED)
+    elif s.promo.abort >= 3:
         yield from _run_out(s, setting, protocol)
     elif not s.promo.phase:
         if s.promo.abort == 1:
@@ -419,13 +421,24 @@ def _time_out(s: State, record: Rec, answer: Answer, setting: Setting) -> Iterat
 
 
 def _run_out(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
-    """``_go_on`` after the time of the step: each target is pursued first; what still waits then is stopped."""
+    """``_go_on`` after the time of the step, ``_time_out`` and ``_end_late``.
+
+    Each target is pursued first; one that still waits then is stopped, and when that takes its time it is recorded that
+    this was begun. A process that has begun with it does that before anything else.
+    """
     s, answer = _looked(s, s.promo.records[-1], protocol)
-    if answer.verb is Verb.WAIT or protocol.only_stops_when_out_of_time:
-        if answer.waiting is not Waiting.FOREIGN:
-            yield from _stop(s, setting, protocol, P_FAILED)
-    else:
-        yield from _run(s, setting, protocol)
+    waits = answer.verb is Verb.WAIT and answer.waiting is not Waiting.FOREIGN
+    if not waits and not s.memory.late:
+        yield from _run(s, setting, protocol) if answer.verb is not Verb.WAIT else ()
+        return
+    if s.promo.abort == 3:
+        recorded = s._replace(promo=s.promo._replace(abort=4), memory=s.memory._replace(late=False))
+        yield Move(WE, "records that the time of the step is over", recorded)
+    if not protocol.records_before_ending or s.promo.abort == 4:
+        for move in _stop(s, setting, protocol, P_FAILED):
+            after = move.state
+            late = not after.promo.phase and s.promo.abort == 3
+            yield move._replace(state=after._replace(memory=after.memory._replace(late=late)))
 
 
 # -- the writes --------------------------------------------------------------------------------------------------------

@@ -17,15 +17,16 @@ from tests.explorer.worker import worker_moves
 
 @dataclass(frozen=True, slots=True)
 class CounterExample:
-    """The law that falls, why, and the shortest history to there, one line per act."""
+    """The law that falls, why, the shortest history to there, one line per act, and the Application then."""
 
     law: str
     why: str
     history: Sequence[str]
+    then: str
 
     def __str__(self) -> str:
         lines = [f"{number:>3}. {line}" for number, line in enumerate(self.history, 1)]
-        return "\n".join([f"law {self.law}: {self.why}", *lines])
+        return "\n".join([f"law {self.law}: {self.why}", *lines, f"     then: {self.then}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +113,11 @@ def explore(setting: Setting, protocol: Protocol) -> Outcome:
                 if fault := broken(before, move):
                     law, why = fault
                     history = graph.history(graph.numbers[move.state])
-                    history.append(f"(then: {describe(move.state.app)})")
-                    return Outcome(len(graph.parents), CounterExample(law, why, history))
+                    return Outcome(len(graph.parents), CounterExample(law, why, history, describe(move.state.app)))
         number += 1
     stuck = graph.hopeless()
     if stuck is None:
         return Outcome(len(graph.parents))
     state = next(state for state, number in graph.numbers.items() if number == stuck)
-    history = [*graph.history(stuck), f"(then: {describe(state.app)})"]
-    return Outcome(len(graph.parents), CounterExample(LOST_ENDING, "no end is reached from here", history))
+    why = "no end is reached from here"
+    return Outcome(len(graph.parents), CounterExample(LOST_ENDING, why, graph.history(stuck), describe(state.app)))

@@ -44,8 +44,14 @@ SETTINGS = (
         Budget(acts=1, unknowns=1, aborts=1),
         lag=3,
     ),
-    Setting("a frozen watch", ("take back", "overwrite", "start"), ("ok", "hook"), Budget(acts=1, aborts=1), lag=2,
-            frozen_watch=True),
+    Setting(
+        "a frozen watch",
+        ("take back", "overwrite", "start"),
+        ("ok", "hook"),
+        Budget(acts=1, aborts=1),
+        lag=2,
+        frozen_watch=True,
+    ),
     Setting(
         "new attempts after a wrong revision",
         ("retarget", "take back", "start stamped"),

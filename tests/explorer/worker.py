@@ -113,9 +113,7 @@ def _sync(s: State, worker: Worker, setting: Setting) -> Iterator[Move]:
 
 def _end(s: State, worker: Worker, setting: Setting, *, again: bool = False) -> Iterator[Move]:
     """One unconditional patch: final phase, and ``.operation`` removed (1.4); it may come twice (7.3)."""
-    final = s.app._replace(
-        op=NOBODY, mark=worker.mark, phase=worker.phase, killed=worker.killed, good=worker.good
-    )
+    final = s.app._replace(op=NOBODY, mark=worker.mark, phase=worker.phase, killed=worker.killed, good=worker.good)
     if s.app.uid == worker.uid and not again and is_ours(worker.mark) and worker.phase == FAILED:
         fate = s.fates[worker.mark - 1]
         if worker.killed:
