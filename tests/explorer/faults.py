@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
+from typing import Any, NamedTuple
 
 from kargo_py.argocd.operation import Verb, Waiting
 from tests.explorer.laws import (
@@ -40,24 +41,28 @@ def _held_by_others(app: App, q: Question) -> bool:
     return app.in_progress and app.mark != q.mark
 
 
-def _answered(change: Callable[[App, Question, Answer], Answer]) -> Decide:
-    """The decision with its answer changed."""
+class Case(NamedTuple):
+    """A decision that was made."""
 
-    @lru_cache(maxsize=None)
+    app: App
+    q: Question
+    answer: Answer
+
+
+def _is_orphan_of_ours(c: Case) -> bool:
+    return c.app.mark == c.q.mark and c.app.in_progress and not c.app.op
+
+
+def _instead(wrong: Verb, when: Callable[[Case], bool], *, repeatable: bool = False) -> Decide:
+    """The decision, with *wrong* for its answer in some cases."""
+
+    @cache
     def decide(app: App, q: Question) -> Answer:
-        return change(app, q, REPAIRED.decide(app, q))
+        answer = REPAIRED.decide(app, q)
+        waiting = Waiting.HELD_UP if wrong is Verb.WAIT else None
+        return Answer(wrong, waiting, repeatable) if when(Case(app, q, answer)) else answer
 
     return decide
-
-
-def _instead(verb: Verb, when: Callable[[App, Question, Answer], bool], *, repeatable: bool = False) -> Decide:
-    """The decision, with *verb* for its answer in some cases."""
-    return _answered(lambda app, q, answer: Answer(verb, repeatable=repeatable) if when(app, q, answer) else answer)
-
-
-def _waits(when: Callable[[App, Question, Answer], bool]) -> Decide:
-    """The decision, which waits in some cases."""
-    return _answered(lambda app, q, answer: Answer(Verb.WAIT, Waiting.HELD_UP) if when(app, q, answer) else answer)
 
 
 # -- faults in the decision --------------------------------------------------------------------------------------------
@@ -91,7 +96,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "starts while another operation is requested",
         TRESPASS,
-        _instead(Verb.START, lambda app, q, a: a.waiting is Waiting.FOREIGN and app.op >= ALICE and not app.phase),
+        _instead(Verb.START, lambda c: c.answer.waiting is Waiting.FOREIGN and c.app.op >= ALICE and not c.app.phase),
         ("start",),
         ("ok",),
         Budget(acts=1),
@@ -99,7 +104,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "starts while another operation runs",
         TRESPASS,
-        _instead(Verb.START, lambda app, q, a: a.waiting is Waiting.FOREIGN and app.op >= ALICE and app.in_progress),
+        _instead(Verb.START, lambda c: c.answer.waiting is Waiting.FOREIGN and c.app.op >= ALICE and c.app.in_progress),
         ("start",),
         ("ok",),
         Budget(acts=1),
@@ -115,7 +120,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "terminates what somebody else runs",
         TRESPASS,
-        _instead(Verb.TERMINATE, lambda app, q, a: q.stopping and _held_by_others(app, q)),
+        _instead(Verb.TERMINATE, lambda c: c.q.stopping and _held_by_others(c.app, c.q)),
         ("start",),
         ("ok", "hook"),
         Budget(acts=1, aborts=1),
@@ -123,7 +128,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "looks at the request, not at what runs, to tell whose it is",
         TRESPASS,
-        _instead(Verb.TERMINATE, lambda app, q, a: q.stopping and app.op == q.mark and _held_by_others(app, q)),
+        _instead(Verb.TERMINATE, lambda c: c.q.stopping and c.app.op == c.q.mark and _held_by_others(c.app, c.q)),
         ("start", "take back"),
         ("ok", "hook"),
         Budget(acts=2, aborts=1),
@@ -166,7 +171,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
         DOUBLE_START,
         _instead(
             Verb.SUPERSEDED,
-            lambda app, q, a: app.mark == q.mark and app.in_progress and app.op >= ALICE,
+            lambda c: c.app.mark == c.q.mark and c.app.in_progress and c.app.op >= ALICE,
             repeatable=True,
         ),
         ("overwrite",),
@@ -176,7 +181,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "makes a new attempt though the history shows one of ours",
         FALSE_RECORD,
-        _instead(Verb.SUPERSEDED, lambda app, q, a: a.verb is Verb.SUPERSEDED, repeatable=True),
+        _instead(Verb.SUPERSEDED, lambda c: c.answer.verb is Verb.SUPERSEDED, repeatable=True),
         ("start",),
         ("ok",),
         Budget(acts=1, crashes=1),
@@ -184,7 +189,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "calls a failed sync one to another revision",
         FALSE_RECORD,
-        _instead(Verb.MISMATCHED, lambda app, q, a: a.verb is Verb.FAILED, repeatable=True),
+        _instead(Verb.MISMATCHED, lambda c: c.answer.verb is Verb.FAILED, repeatable=True),
         (),
         ("fails",),
         Budget(),
@@ -192,7 +197,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "accepts any revision",
         FALSE_SUCCESS,
-        _instead(Verb.SUCCEEDED, lambda app, q, a: a.verb is Verb.MISMATCHED),
+        _instead(Verb.SUCCEEDED, lambda c: c.answer.verb is Verb.MISMATCHED),
         ("retarget",),
         ("ok",),
         Budget(acts=1),
@@ -200,7 +205,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "takes somebody else's success for its own",
         FALSE_SUCCESS,
-        _instead(Verb.SUCCEEDED, lambda app, q, a: app.phase == SUCCEEDED and app.stamp == q.mark),
+        _instead(Verb.SUCCEEDED, lambda c: c.app.phase == SUCCEEDED and c.app.stamp == c.q.mark),
         ("overwrite",),
         ("ok",),
         Budget(acts=1),
@@ -208,7 +213,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "takes a success from before its start for its own",
         FALSE_SUCCESS,
-        _instead(Verb.SUCCEEDED, lambda app, q, a: app.phase == SUCCEEDED),
+        _instead(Verb.SUCCEEDED, lambda c: c.app.phase == SUCCEEDED),
         ("start",),
         ("ok",),
         Budget(acts=1),
@@ -216,7 +221,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "succeeds while the sync still runs",
         FALSE_SUCCESS,
-        _instead(Verb.SUCCEEDED, lambda app, q, a: app.mark == q.mark and app.phase == RUNNING),
+        _instead(Verb.SUCCEEDED, lambda c: c.app.mark == c.q.mark and c.app.phase == RUNNING),
         (),
         ("ok",),
         Budget(),
@@ -224,7 +229,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "takes Terminating for the end",
         NOT_STOPPED,
-        _instead(Verb.STOPPED, lambda app, q, a: q.stopping and app.phase == TERMINATING),
+        _instead(Verb.STOPPED, lambda c: c.q.stopping and c.app.phase == TERMINATING),
         (),
         ("ok",),
         Budget(aborts=1),
@@ -232,7 +237,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "calls what was requested not started",
         NOT_STOPPED,
-        _instead(Verb.NOT_STARTED, lambda app, q, a: q.stopping and app.op == q.mark and not app.phase),
+        _instead(Verb.NOT_STARTED, lambda c: c.q.stopping and c.app.op == c.q.mark and not c.app.phase),
         (),
         ("ok",),
         Budget(aborts=1),
@@ -240,7 +245,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "calls what is gone not started",
         FALSE_RECORD,
-        _instead(Verb.NOT_STARTED, lambda app, q, a: q.stopping and a.verb is Verb.SUPERSEDED),
+        _instead(Verb.NOT_STARTED, lambda c: c.q.stopping and c.answer.verb is Verb.SUPERSEDED),
         ("overwrite",),
         ("ok",),
         Budget(acts=1, aborts=1),
@@ -248,7 +253,9 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "calls an orphan of its own stopped",
         NOT_STOPPED,
-        _instead(Verb.STOPPED, lambda app, q, a: q.stopping and app.mark == q.mark and app.in_progress and not app.op),
+        _instead(
+            Verb.STOPPED, lambda c: c.q.stopping and c.app.mark == c.q.mark and c.app.in_progress and not c.app.op
+        ),
         ("take back",),
         ("ok", "hook"),
         Budget(acts=1, aborts=1),
@@ -256,7 +263,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "never ends an orphan of its own",
         LOST_ENDING,
-        _waits(lambda app, q, a: app.mark == q.mark and app.in_progress and not app.op),
+        _instead(Verb.WAIT, _is_orphan_of_ours),
         ("take back",),
         ("ok", "hook"),
         Budget(acts=1),
@@ -264,7 +271,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "waits for what somebody else left, for ever",
         LOST_ENDING,
-        _waits(lambda app, q, a: _held_by_others(app, q) and not app.op),
+        _instead(Verb.WAIT, lambda c: _held_by_others(c.app, c.q) and not c.app.op),
         ("start", "take back"),
         ("ok", "hook"),
         Budget(acts=2),
@@ -272,7 +279,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "waits for its vanished operation, for ever",
         LOST_ENDING,
-        _waits(lambda app, q, a: app.stamp == q.mark and app.mark != q.mark and app.op != q.mark),
+        _instead(Verb.WAIT, lambda c: c.app.stamp == c.q.mark and c.q.mark not in {c.app.mark, c.app.op}),
         ("take back",),
         ("ok",),
         Budget(acts=1),
@@ -280,7 +287,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
     (
         "waits for what is deleted, for ever",
         LOST_ENDING,
-        _waits(lambda app, q, a: a.verb is Verb.LOST),
+        _instead(Verb.WAIT, lambda c: c.answer.verb is Verb.LOST),
         ("delete",),
         ("ok",),
         Budget(acts=1),
@@ -289,7 +296,7 @@ DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Bu
 
 # -- faults in the shell -----------------------------------------------------------------------------------------------
 
-SHELLS: Sequence[tuple[str, str, dict[str, bool], Setting]] = (
+SHELLS: Sequence[tuple[str, str, dict[str, Any], Setting]] = (
     (
         "does not keep an ending that an event showed",
         FALSE_RECORD,

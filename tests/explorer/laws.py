@@ -1,11 +1,12 @@
 """The Laws of the protocol, judged by what really happened.
 
-Each is a plain function from the state before an act, the act, and the state after it, to what is wrong, or None.
+Each is a plain function from something that happened to what is wrong with it, or None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from tests.explorer.model import (
     ALICE,
@@ -45,6 +46,18 @@ FALSE_RECORD = "7 the record says what happened"
 ORPHAN = "10 no orphan"
 
 
+class Act(NamedTuple):
+    """Something that happened: the state before, and the move to the state after."""
+
+    before: State
+    move: Move
+
+    @property
+    def after(self) -> State:
+        """What it led to."""
+        return self.move.state
+
+
 def can_run(s: State, mark: int) -> bool:
     """Whether the sync of attempt *mark* runs, or can still begin.
 
@@ -61,30 +74,30 @@ def can_run(s: State, mark: int) -> bool:
     )
 
 
-def double_start(before: State, move: Move, after: State) -> str | None:
+def double_start(act: Act) -> str | None:
     """One stamp lands at most once; one sync to the desired revision; a new attempt only when the last is over."""
-    for mark, fate in zip(ATTEMPTS, after.fates, strict=True):
+    for mark, fate in zip(ATTEMPTS, act.after.fates, strict=True):
         if fate.landed > 1:
             return f"the start of attempt {mark} landed twice"
-    if sum(fate.good for fate in after.fates) > 1:
+    if sum(fate.good for fate in act.after.fates) > 1:
         return "the desired revision was synced twice by us"
-    if move.actor == WE and len(after.promo.records) > len(before.promo.records) > 0:
-        last = before.promo.records[-1].mark
-        if can_run(after, last):
+    if act.move.actor == WE and len(act.after.promo.records) > len(act.before.promo.records) > 0:
+        last = act.before.promo.records[-1].mark
+        if can_run(act.after, last):
             return f"a new attempt was recorded while attempt {last} could still run"
-        if sum(r.state == after.promo.records[-2].state for r in after.promo.records) >= AT_MOST:
+        if sum(r.state == act.after.promo.records[-2].state for r in act.after.promo.records) >= AT_MOST:
             return f"more than {AT_MOST} attempts were made for one reason"
     return None
 
 
-def trespass(before: State, move: Move, after: State) -> str | None:
+def trespass(act: Act) -> str | None:
     """An operation that is not ours is never overwritten, removed or terminated by us."""
-    old, new = before.app, after.app
-    if move.actor not in {WE, LATE} or old == new:
+    old, new = act.before.app, act.after.app
+    if act.move.actor not in {WE, LATE} or old == new:
         return None
     if old.op >= ALICE and new.op != old.op:
         return f"we took away {name(old.op)} operation"
-    worker = before.worker
+    worker = act.before.worker
     held = old.op or (worker is not None and worker.mark == old.mark and worker.stage == SYNCING)
     if old.in_progress and old.mark >= ALICE and held and (new.mark, new.phase) != (old.mark, old.phase):
         return f"we touched the state of {name(old.mark)} operation"
@@ -93,17 +106,17 @@ def trespass(before: State, move: Move, after: State) -> str | None:
     return None
 
 
-def false_success(before: State, move: Move, after: State) -> str | None:
+def false_success(act: Act) -> str | None:
     """Succeeded is recorded only for a sync of ours to the desired revision."""
-    if after.promo.phase == P_SUCCEEDED and not after.fates[after.promo.records[-1].mark - 1].good:
+    if act.after.promo.phase == P_SUCCEEDED and not act.after.fates[act.after.promo.records[-1].mark - 1].good:
         return "Succeeded was recorded, but no sync of that attempt to the desired revision succeeded"
     return None
 
 
-def not_stopped(before: State, move: Move, after: State) -> str | None:
+def not_stopped(act: Act) -> str | None:
     """After Aborted no sync of ours runs or can begin."""
-    if after.promo.phase == P_ABORTED:
-        running = [mark for mark in ATTEMPTS if can_run(after, mark)]
+    if act.after.promo.phase == P_ABORTED:
+        running = [mark for mark in ATTEMPTS if can_run(act.after, mark)]
         if running:
             return f"Aborted was recorded, but attempt {running[0]} runs or can still begin"
     return None
@@ -126,30 +139,34 @@ def _untrue(s: State, record: Rec) -> str | None:
     return None
 
 
-def false_record(before: State, move: Move, after: State) -> str | None:
+def false_record(act: Act) -> str | None:
     """What is on record is what happened, for ever; an end that we were shown is recorded as that end."""
-    if after.promo.phase == P_DELETED:
+    if act.after.promo.phase == P_DELETED:
         return None
-    for record in after.promo.records:
+    for record in act.after.promo.records:
         if record.state == OPEN:
             continue
-        if untrue := _untrue(after, record):
+        if untrue := _untrue(act.after, record):
             return untrue
         ends = {R_SUCCEEDED, R_FAILED, R_STOPPED, R_WRONG_REVISION}
-        if record not in before.promo.records and before.fates[record.mark - 1].told and record.state not in ends:
+        if (
+            record not in act.before.promo.records
+            and act.before.fates[record.mark - 1].told
+            and record.state not in ends
+        ):
             return f"we were shown how attempt {record.mark} ended, but it is on record as {WORDS[record.state]}"
     return None
 
 
-def orphan(before: State, move: Move, after: State) -> str | None:
+def orphan(act: Act) -> str | None:
     """No write of ours leaves an operation in progress without ``.operation``."""
-    old, new = before.app, after.app
-    if move.actor in {WE, LATE} and new.in_progress and not new.op and (old.op or not old.in_progress):
+    old, new = act.before.app, act.after.app
+    if act.move.actor in {WE, LATE} and new.in_progress and not new.op and (old.op or not old.in_progress):
         return "a write of ours left an operation in progress without .operation"
     return None
 
 
-LAWS: Mapping[str, Callable[[State, Move, State], str | None]] = {
+LAWS: Mapping[str, Callable[[Act], str | None]] = {
     DOUBLE_START: double_start,
     TRESPASS: trespass,
     FALSE_SUCCESS: false_success,
@@ -161,8 +178,9 @@ LAWS: Mapping[str, Callable[[State, Move, State], str | None]] = {
 
 def broken(before: State, move: Move) -> tuple[str, str] | None:
     """The first law that *move* breaks, and how."""
+    act = Act(before, move)
     for law, judge in LAWS.items():
-        if wrong := judge(before, move, move.state):
+        if wrong := judge(act):
             return law, wrong
     return None
 

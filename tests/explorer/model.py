@@ -8,9 +8,9 @@ nobody in the model can see and only the laws look at.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 # -- who an operation is of ------------------------------------------------------------------------------------------
 
@@ -257,13 +257,13 @@ class Setting:
     name: str
     acts: tuple[str, ...] = ()
     ends: tuple[str, ...] = ("ok",)
-    budget: Budget = Budget()
+    budget: Budget = field(default_factory=Budget)
     lag: int = 0
     frozen_watch: bool = False
     twice: bool = False
     kept: int = 4
     terminates: bool = False
-    first: App = App()
+    first: App = field(default_factory=App)
 
     def initial(self) -> State:
         """How it begins."""
@@ -278,15 +278,15 @@ def is_ours(mark: int) -> bool:
     return NOBODY < mark < ALICE
 
 
-@lru_cache(maxsize=None)
+@cache
 def aspect(app: App) -> object:
     """As :func:`kargo_py.argocd.operation.operation_aspect`."""
     return app._replace(history=(), target=False, good=False)
 
 
-def replaced(fates: tuple[Fate, ...], mark: int, **counts: int) -> tuple[Fate, ...]:
+def replaced(fates: tuple[Fate, ...], mark: int, **changes: Any) -> tuple[Fate, ...]:
     """*fates* with what is known of *mark* changed."""
-    return (*fates[: mark - 1], fates[mark - 1]._replace(**counts), *fates[mark:])
+    return (*fates[: mark - 1], fates[mark - 1]._replace(**changes), *fates[mark:])
 
 
 def witnessed(s: State, app: App) -> State:
@@ -428,7 +428,7 @@ def name(mark: int) -> str:
     return {NOBODY: "none", ALICE: "Alice's"}.get(mark, f"our attempt {mark}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def describe(app: App) -> str:
     """An Application in a line."""
     if not app.uid:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from tests.explorer.model import (
     ALICE,
@@ -22,7 +23,7 @@ from tests.explorer.model import (
     written,
 )
 
-_NO_STATE = {"mark": NOBODY, "phase": NONE, "killed": False, "good": False}
+_NO_STATE: Mapping[str, Any] = {"mark": NOBODY, "phase": NONE, "killed": False, "good": False}
 
 
 def _start(app: App) -> App | None:

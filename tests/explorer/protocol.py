@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 from kargo_py.api.stamp import STAMP_KEY
@@ -133,7 +133,7 @@ def _state(mark: int, phase: int, killed: bool, good: bool) -> OperationState | 
     return OperationState(_operation(mark) or {}, _PHASES[phase], message, "t", sync_result=result)
 
 
-@lru_cache(maxsize=None)
+@cache
 def application(app: App) -> Application | None:
     """What our program would have read."""
     if not app.uid:
@@ -155,7 +155,7 @@ def application(app: App) -> Application | None:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def decide(app: App, q: Question) -> Answer:
     """Ask the real decision."""
     intent = Intent(_KEY, f"uid-{q.uid}", _stamp(q.mark), (_GOOD,), _stamp(q.seen), q.history or None, initiator=_USER)
@@ -213,7 +213,7 @@ class Protocol:
     records_before_ending: bool = False
 
 
-@lru_cache(maxsize=None)
+@cache
 def decide_patiently(app: App, q: Question) -> Answer:
     """The real decision with a repair: while the operation state is empty the worker may have ours in hand.
 
