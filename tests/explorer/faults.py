@@ -394,6 +394,18 @@ SHELLS: Sequence[tuple[str, str, dict[str, Any], Setting]] = (
         Setting("", (), ("ok", "hook"), Budget(timeouts=1, crashes=1), terminates=True),
     ),
     (
+        "gives up as not started what may have been carried out",
+        FALSE_RECORD,
+        {"doubts_absence": False},
+        Setting("", ("take back", "start stamped"), ("ok",), Budget(acts=2, aborts=1, patience=1)),
+    ),
+    (
+        "does not adopt in order to abort",
+        NOT_STOPPED,
+        {"adopts_to_stop": False},
+        Setting("", (), ("ok",), Budget(aborts=1), adopts=True, first=App(op=1, target=True)),
+    ),
+    (
         "pursues what it terminates late",
         FALSE_RECORD,
         {"only_ends_when_late": False},

@@ -18,6 +18,7 @@ from tests.explorer.model import (
     P_DELETED,
     P_SUCCEEDED,
     PICKING_UP,
+    R_DETACHED,
     R_FAILED,
     R_NOT_STARTED,
     R_REFUSED,
@@ -79,7 +80,7 @@ def double_start(act: Act) -> str | None:
     for mark, fate in zip(ATTEMPTS, act.after.fates, strict=True):
         if fate.landed > 1:
             return f"the start of attempt {mark} landed twice"
-    if sum(fate.good for fate in act.after.fates) > 1:
+    if sum(bool(fate.good) for fate in act.after.fates) > 1:
         return "the desired revision was synced twice by us"
     if act.move.actor == WE and len(act.after.promo.records) > len(act.before.promo.records) > 0:
         last = act.before.promo.records[-1].mark
@@ -114,8 +115,9 @@ def false_success(act: Act) -> str | None:
 
 
 def not_stopped(act: Act) -> str | None:
-    """After Aborted no sync of ours runs or can begin."""
-    if act.after.promo.phase == P_ABORTED:
+    """After Aborted no sync of ours runs or can begin, unless the record says that it was left."""
+    records = act.after.promo.records
+    if act.after.promo.phase == P_ABORTED and not (records and records[-1].state == R_DETACHED):
         running = [mark for mark in ATTEMPTS if can_run(act.after, mark)]
         if running:
             return f"Aborted was recorded, but attempt {running[0]} runs or can still begin"

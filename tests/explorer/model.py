@@ -139,13 +139,14 @@ END_RUNNING: Final = 3
 
 
 class Rec(NamedTuple):
-    """The record of an attempt: intent and, once it has ended, how."""
+    """The record of an attempt: intent and, once it has ended, how; ``adopted``: a real Kargo started it."""
 
     mark: int
     uid: int
     seen: int
     history: int
     state: int = OPEN
+    adopted: bool = False
 
 
 class Promo(NamedTuple):
@@ -196,7 +197,10 @@ class Fate(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """How often what is no part of an undisturbed run may still happen."""
+    """How often what is no part of an undisturbed run may still happen.
+
+    ``patience``: that an abort has been waited for long enough (or is forced). ``restarts``: of Argo CD's controller.
+    """
 
     acts: int = 0
     crashes: int = 0
@@ -204,6 +208,8 @@ class Budget(NamedTuple):
     aborts: int = 0
     deletions: int = 0
     timeouts: int = 0
+    patience: int = 0
+    restarts: int = 0
 
 
 class State(NamedTuple):
@@ -252,6 +258,7 @@ class Setting:
     ``ends``: how a sync may go: "ok", "fails", "hook" (it waits, and goes on when the worker looks again).
     ``frozen_watch``: 35 s may pass without an event being delivered. ``twice``: the final patch may come again.
     ``kept``: how many entries the history has. ``terminates``: the step has onTimeout: terminate, not detach.
+    ``adopts``: a real Kargo had the Promotion before us, and what would be our attempt 1 is what it has started.
     """
 
     name: str
@@ -263,11 +270,13 @@ class Setting:
     twice: bool = False
     kept: int = 4
     terminates: bool = False
+    adopts: bool = False
     first: App = field(default_factory=App)
 
     def initial(self) -> State:
         """How it begins."""
-        return State(self.first, self.first, Promo(), Memory(), self.budget)
+        state = State(self.first, self.first, Promo(), Memory(), self.budget)
+        return state._replace(fates=replaced(state.fates, 1, landed=1)) if self.adopts else state
 
 
 # -- the API server and the watch ------------------------------------------------------------------------------------

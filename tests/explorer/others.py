@@ -97,7 +97,8 @@ ACTS: Mapping[str, tuple[str, Callable[[App], App | None]]] = {
 
 def foreign_moves(s: State, setting: Setting) -> Iterator[Move]:
     """One act of a foreign writer, as long as there is budget; what was deleted may be created again for nothing."""
-    if not is_watched(s):
+    if not is_watched(s) or (setting.adopts and not s.promo.records):
+        # What happens to an operation of Kargo's before we adopt it leaves no trace that we could go by.
         return
     if not s.app.uid:
         after = written(s, App(uid=2, target=s.app.target), setting)

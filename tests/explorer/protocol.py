@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
+from kargo_py.api.names import INFO_PROMOTION
 from kargo_py.api.stamp import STAMP_KEY
 from kargo_py.argocd.application import (
+    KARGO_MARK,
     Annotations,
     Application,
     HistoryEntry,
@@ -81,6 +83,7 @@ from tests.explorer.model import (
 _KEY = Key("argocd", "shop-dev")
 _GOOD, _OTHER = "a" * 40, "b" * 40
 _USER = "kargo-controller"
+_PROMOTION = "dev.01"
 _PHASES = {RUNNING: "Running", TERMINATING: "Terminating", SUCCEEDED: "Succeeded", FAILED: "Failed"}
 _CLOCK = {0: 0.0, 1: 10.0, 2: SETTLED}
 
@@ -98,6 +101,7 @@ class Question(NamedTuple):
     stopping: bool = False
     clock: int = 0
     nudges: int = 0
+    adopted: bool = False
 
 
 class Answer(NamedTuple):
@@ -117,25 +121,27 @@ def _stamp(mark: int) -> str:
     return f"v1/{'here' if mark < ALICE else 'elsewhere'}/shop/dev.01/uid/update/{mark}"
 
 
-def _operation(mark: int) -> dict[str, Any] | None:
+def _operation(mark: int, *, adopts: bool = False) -> dict[str, Any] | None:
     if not mark:
         return None
     if mark == ALICE:
         return {"initiatedBy": {"username": "alice"}, "sync": {}}
+    if mark == 1 and adopts:
+        return {"initiatedBy": {"username": _USER}, "info": [{"name": INFO_PROMOTION, "value": _PROMOTION}], "sync": {}}
     return {"initiatedBy": {"username": _USER}, "info": [{"name": STAMP_KEY, "value": _stamp(mark)}], "sync": {}}
 
 
-def _state(mark: int, phase: int, killed: bool, good: bool) -> OperationState | None:
+def _state(mark: int, phase: int, killed: bool, good: bool, *, adopts: bool = False) -> OperationState | None:
     if not phase:
         return None
     result = SyncResult(revision=_GOOD if good else _OTHER) if phase == SUCCEEDED else None
     message = "Operation terminated" if killed else "one or more objects failed to apply" if phase == FAILED else ""
-    return OperationState(_operation(mark) or {}, _PHASES[phase], message, "t", sync_result=result)
+    return OperationState(_operation(mark, adopts=adopts) or {}, _PHASES[phase], message, "t", sync_result=result)
 
 
 @cache
-def application(app: App) -> Application | None:
-    """What our program would have read."""
+def application(app: App, *, adopts: bool = False) -> Application | None:
+    """What our program would have read; *adopts*: attempt 1 is what a real Kargo started."""
     if not app.uid:
         return None
     users = {1: _USER, 2: "alice"}
@@ -147,9 +153,9 @@ def application(app: App) -> Application | None:
             annotations=Annotations(stamp=_stamp(app.stamp) or None, skip_reconcile="true" if app.skip else None),
         ),
         Spec(source={"repoURL": "https://git.example.com/shop", "targetRevision": _GOOD if app.target else _OTHER}),
-        _operation(app.op),
+        _operation(app.op, adopts=adopts),
         Status(
-            _state(app.mark, app.phase, app.killed, app.good),
+            _state(app.mark, app.phase, app.killed, app.good, adopts=adopts),
             tuple(HistoryEntry(number, initiated_by=InitiatedBy(users[who])) for number, who in app.history),
         ),
     )
@@ -158,10 +164,12 @@ def application(app: App) -> Application | None:
 @cache
 def decide(app: App, q: Question) -> Answer:
     """Ask the real decision."""
-    intent = Intent(_KEY, f"uid-{q.uid}", _stamp(q.mark), (_GOOD,), _stamp(q.seen), q.history or None, initiator=_USER)
-    latched = _state(*q.latched) if q.latched is not None else None
+    mark = KARGO_MARK + _PROMOTION if q.adopted else _stamp(q.mark)
+    history = q.history or None
+    intent = Intent(_KEY, f"uid-{q.uid}", mark, (_GOOD,), _stamp(q.seen), history, _USER, adopted=q.adopted)
+    latched = _state(*q.latched, adopts=q.adopted) if q.latched is not None else None
     known = Knowledge(latched, q.never, q.fenced, q.stopping, _CLOCK[q.clock], q.nudges)
-    decision = decide_operation(application(app), intent, known)
+    decision = decide_operation(application(app, adopts=q.adopted), intent, known)
     return Answer(decision.verb, decision.waiting, decision.repeatable)
 
 
@@ -188,6 +196,9 @@ class Protocol:
     * ``remembers_unknown``: a conflict after an unknown outcome does not make an attempt "never issued" again.
     * ``keeps_ends``: an attempt that has ended is not made Refused when the next one cannot be made.
     * ``looks_before_superseded``: "superseded" is not concluded from the cache alone.
+    * ``doubts_absence``: what is given up is "not started" only if the annotation is still the one that was seen
+      before. Not a fault today, but one with the repair of the decision.
+    * ``adopts_to_stop``: what a real Kargo has started is adopted also in order to abort it.
     * ``records_before_ending``: that the step has had its time is durable before anything is terminated for that.
     """
 
@@ -211,15 +222,21 @@ class Protocol:
     keeps_ends: bool = False
     looks_before_superseded: bool = False
     records_before_ending: bool = False
+    doubts_absence: bool = False
+    adopts_to_stop: bool = False
 
 
 @cache
 def decide_patiently(app: App, q: Question) -> Answer:
-    """The real decision with a repair: while the operation state is empty the worker may have ours in hand.
+    """The real decision with two repairs.
 
-    So it is with "superseded before it was taken up" already; here also when another stamp stands in the annotation.
+    While the operation state is empty the worker may have ours in hand: so it is with "superseded before it was taken
+    up" already, here also when another stamp stands in the annotation. And the history says nothing about an adopted
+    operation, which may have succeeded before it was adopted.
     """
     answer = decide(app, q)
+    if answer.verb is Verb.SUPERSEDED and q.adopted:
+        return answer._replace(repeatable=False)
     seen_elsewhere = answer.verb is Verb.SUPERSEDED and q.latched is None and app.stamp != q.mark
     if seen_elsewhere and not app.phase and _CLOCK[q.clock] < SETTLED:
         return Answer(Verb.WAIT, Waiting.FOREIGN)
@@ -235,6 +252,8 @@ REPAIRED = Protocol(
     keeps_ends=True,
     looks_before_superseded=True,
     records_before_ending=True,
+    doubts_absence=True,
+    adopts_to_stop=True,
 )
 """The code with the repairs of what the explorer has found."""
 
@@ -301,6 +320,7 @@ def _question(s: State, record: Rec, *, stopping: bool = False) -> Question:
         stopping,
         memory.clock,
         memory.nudges,
+        record.adopted,
     )
 
 
@@ -328,15 +348,15 @@ def _ask(s: State, record: Rec, protocol: Protocol, *, stopping: bool = False) -
 # -- towards success (pursue, outdated, _look, _repeat) ----------------------------------------------------------------
 
 
-def _facts(app: App, mark: int) -> Rec:
+def _facts(app: App, mark: int, *, adopted: bool = False) -> Rec:
     """The record as ``intend`` makes it of the cache."""
-    return Rec(mark, app.uid, app.stamp, app.history[-1][0] if app.history else 0)
+    return Rec(mark, app.uid, app.stamp, app.history[-1][0] if app.history else 0, adopted=adopted)
 
 
 def _run(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     s = _read(s)
     if not s.promo.records:
-        yield _intend(s, 1, protocol)
+        yield _adopt(s) if setting.adopts else _intend(s, 1, protocol)
         return
     if not s.promo.saved:
         promo = s.promo._replace(saved=True)
@@ -345,8 +365,9 @@ def _run(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     s, answer = _looked(s, record, protocol)
     verb = answer.verb
     moved = s.cache.stamp != record.seen and record.mark in s.memory.never
-    if s.cache.uid and (verb is Verb.START or moved) and _facts(s.cache, record.mark) != record:
-        records = (*s.promo.records[:-1], _facts(s.cache, record.mark))
+    now = _facts(s.cache, record.mark, adopted=record.adopted)
+    if s.cache.uid and (verb is Verb.START or moved) and now != record:
+        records = (*s.promo.records[:-1], now)
         after = s._replace(promo=s.promo._replace(records=records))
         yield Move(WE, f"records the intent of attempt {record.mark} as it is now", after)
     elif verb is Verb.START:
@@ -356,7 +377,7 @@ def _run(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     elif verb is Verb.TERMINATE:
         yield from _terminate(s, record.mark, setting, protocol)
     elif verb is Verb.WAIT:
-        yield from _time_out(s, record, answer, setting)
+        yield from _time_out(s, record, answer, setting, protocol)
     elif answer.repeatable:
         yield from _repeat(s, record, verb, protocol)
     else:
@@ -376,6 +397,12 @@ def _intend(s: State, mark: int, protocol: Protocol, ended: tuple[Rec, ...] = ()
     promo = s.promo._replace(records=(*ended, _facts(s.cache, mark)), saved=protocol.records_first)
     after = s._replace(promo=promo, memory=s.memory._replace(never=s.memory.never | {mark}, clock=0, nudges=0))
     return Move(WE, f"records the intent of attempt {mark}", after)
+
+
+def _adopt(s: State) -> Move:
+    """``intend`` where a real Kargo has started a sync for this Promotion: recorded as attempt 0, watched, not sent."""
+    promo = s.promo._replace(records=(_facts(s.cache, 1, adopted=True),))
+    return Move(WE, "adopts what Kargo has started", s._replace(promo=promo))
 
 
 def _repeat(s: State, record: Rec, verb: Verb, protocol: Protocol) -> Iterator[Move]:
@@ -408,7 +435,7 @@ def _forgotten(s: State, phase: int) -> State:
     return s._replace(promo=promo, memory=Memory(), cache=s.app, feed=(), ahead=0)
 
 
-def _time_out(s: State, record: Rec, answer: Answer, setting: Setting) -> Iterator[Move]:
+def _time_out(s: State, record: Rec, answer: Answer, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     """The step has had its time, which does not run while others hold the Application."""
     if not s.budget.timeouts or answer.waiting is Waiting.FOREIGN:
         return
@@ -416,8 +443,16 @@ def _time_out(s: State, record: Rec, answer: Answer, setting: Setting) -> Iterat
         promo, budget = s.promo._replace(abort=3), s.budget._replace(timeouts=0)
         yield Move(TIME, "the time of the step is over", s._replace(promo=promo, budget=budget), fair=False)
         return
-    present = s.cache.stamp == record.mark or record.mark in {s.cache.op, s.cache.mark}
-    yield _ended(s, P_FAILED, R_DETACHED if present else R_NOT_STARTED)._replace(fair=False)
+    yield _left(s, P_FAILED, record, protocol)
+
+
+def _left(s: State, phase: int, record: Rec, protocol: Protocol) -> Move:
+    """Nobody waits for it any longer (``_left``); without a trace of it that is told as not started."""
+    app = s.cache
+    present = app.stamp == record.mark or record.mark in {app.op, app.mark}
+    if protocol.doubts_absence:
+        present = present or (app.stamp != record.seen and record.mark not in s.memory.never)
+    return _ended(s, phase, R_DETACHED if present else R_NOT_STARTED)._replace(fair=False)
 
 
 def _run_out(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
@@ -587,11 +622,13 @@ def _terminate(s: State, mark: int, setting: Setting, protocol: Protocol) -> Ite
 def _stop(s: State, setting: Setting, protocol: Protocol, phase: int = P_ABORTED) -> Iterator[Move]:
     s = _read(s)
     if not s.promo.records:
-        yield _ended(s, P_ABORTED, R_NOT_STARTED)
+        yield _adopt(s) if setting.adopts and protocol.adopts_to_stop else _ended(s, P_ABORTED, R_NOT_STARTED)
         return
     record = s.promo.records[-1]
     s, answer = _looked(s, record, protocol, stopping=True)
     verb = answer.verb
+    if verb in {Verb.TERMINATE, Verb.WAIT} and s.budget.patience:
+        yield _left(s, phase, record, protocol)
     if verb is Verb.TERMINATE:
         yield from _terminate(s, record.mark, setting, protocol)
     elif verb is Verb.NUDGE:

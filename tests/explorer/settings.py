@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.explorer.model import SUCCEEDED, App, Budget, Setting
+from tests.explorer.model import RUNNING, SUCCEEDED, App, Budget, Setting
 
 ALL_ENDS = ("ok", "fails", "hook")
 FOREIGN = ("start", "start stamped", "overwrite", "overwrite all", "take back", "terminate", "forget state")
@@ -107,5 +107,33 @@ SETTINGS = (
         ("unstamp", "start"),
         ALL_ENDS,
         Budget(acts=2, crashes=1),
+    ),
+    Setting(
+        "an abort that is given up",
+        ("take back", "start stamped", "overwrite"),
+        ALL_ENDS,
+        Budget(acts=2, unknowns=1, aborts=1, patience=1),
+    ),
+    Setting(
+        "Argo CD's controller is restarted",
+        ("take back", "start", "terminate"),
+        ALL_ENDS,
+        Budget(acts=1, crashes=1, aborts=1, restarts=1),
+    ),
+    Setting(
+        "what a real Kargo started, and an abort",
+        ("start", "take back", "overwrite", "terminate"),
+        ALL_ENDS,
+        Budget(acts=1, crashes=1, aborts=1),
+        adopts=True,
+        first=App(op=1, target=True),
+    ),
+    Setting(
+        "what a real Kargo started, and two foreign acts",
+        ("start", "start stamped", "take back", "overwrite all"),
+        ALL_ENDS,
+        Budget(acts=2, crashes=1),
+        adopts=True,
+        first=App(op=1, mark=1, phase=RUNNING, good=True, target=True, stamp=20),
     ),
 )

@@ -26,6 +26,11 @@ OTHER_STAMP = (
 FROM_CACHE = "ArgoCD.pursue and stop conclude superseded by time from a cache that a frozen watch may leave behind"
 REFUSED = "ArgoCDUpdate._look makes an attempt Refused that has ended, when the next one cannot be made"
 LATE = "ArgoCDUpdate._time_out terminates before stoppingSince is durable; after a crash the end is called foreign"
+NOT_ADOPTED = "ArgoCDUpdate.stop ends Aborted where nothing is on record, though a real Kargo has a sync under way"
+ADOPTED_LATE = (
+    "the history id of an adopted operation may be its own; once its end is replaced unseen, _may_have_succeeded takes "
+    "that for a proof that it did not succeed"
+)
 NO_STAMP = (
     "an annotation that somebody removes (an ApplicationSet does, 20 ms after each write) leaves no proof of a start "
     "whose operation state was replaced; NOT REPAIRED in the model either"
@@ -43,6 +48,9 @@ KNOWN = {
     "the step has had its time, detach": AFTER_UNKNOWN,
     "the step has had its time, terminate": LATE,
     "the stamp annotation is removed": NO_STAMP,
+    "an abort that is given up": OTHER_STAMP,
+    "what a real Kargo started, and an abort": NOT_ADOPTED,
+    "what a real Kargo started, and two foreign acts": ADOPTED_LATE,
 }
 """The searches that find something in the code as it is, and what."""
 

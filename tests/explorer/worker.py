@@ -31,6 +31,9 @@ from tests.explorer.model import (
 def worker_moves(s: State, setting: Setting) -> Iterator[Move]:
     """What the worker may do next."""
     worker = s.worker
+    if worker is not None and s.budget.restarts:
+        budget = s.budget._replace(restarts=s.budget.restarts - 1)
+        yield Move(ARGO, "is restarted", s._replace(worker=None, budget=budget), fair=False)
     if worker is None:
         yield from _read(s)
     elif worker.stage == PICKING_UP:
