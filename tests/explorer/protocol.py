@@ -63,6 +63,7 @@ from tests.explorer.model import (
     WE,
     WORDS,
     App,
+    Budget,
     Ending,
     Memory,
     Move,
@@ -432,7 +433,7 @@ def _ended(s: State, phase: int, end: int) -> Move:
 def _forgotten(s: State, phase: int) -> State:
     """After the end our process remembers nothing; what is under way elsewhere goes on."""
     promo = s.promo._replace(phase=phase, abort=0)
-    return s._replace(promo=promo, memory=Memory(), cache=s.app, feed=(), ahead=0)
+    return s._replace(promo=promo, memory=Memory(), cache=s.app, feed=(), ahead=0, budget=Budget())
 
 
 def _time_out(s: State, record: Rec, answer: Answer, setting: Setting, protocol: Protocol) -> Iterator[Move]:

@@ -8,8 +8,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from tests.explorer.laws import LOST_ENDING, broken, has_ended
-from tests.explorer.model import Move, Setting, State, crash_moves, describe, time_moves, watch_moves
+from tests.explorer.laws import LOST_ENDING, broken, can_run, has_ended
+from tests.explorer.model import (
+    ATTEMPTS,
+    Move,
+    Setting,
+    State,
+    crash_moves,
+    describe,
+    is_watched,
+    time_moves,
+    watch_moves,
+)
 from tests.explorer.others import foreign_moves, user_moves
 from tests.explorer.protocol import Protocol, late_moves, our_moves
 from tests.explorer.worker import worker_moves
@@ -31,14 +41,17 @@ class CounterExample:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a search has found: nothing, or a counter-example."""
+    """What a search has found: how Promotions ended, with which records, and nothing wrong or a counter-example."""
 
     states: int
+    ends: frozenset[tuple[int, tuple[int, ...]]]
     found: CounterExample | None = None
 
 
 def moves(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
-    """Everything that may happen next."""
+    """Everything that may happen next; nothing worth looking at once all is over and nothing of ours can come."""
+    if not is_watched(s) and not s.requests and not any(can_run(s, mark) for mark in ATTEMPTS):
+        return iter(())
     return chain(
         our_moves(s, setting, protocol),
         late_moves(s, setting),
@@ -81,6 +94,12 @@ class _Graph:
             number = self.parents[number]
         return lines[::-1]
 
+    def outcome(self, found: CounterExample | None = None) -> Outcome:
+        """What the search has found."""
+        promotions = {state.promo for state in self.numbers if state.promo.phase}
+        ends = frozenset((promo.phase, tuple(record.state for record in promo.records)) for promo in promotions)
+        return Outcome(len(self.parents), ends, found)
+
     def hopeless(self) -> int | None:
         """The first state from which no fair history leads to an end."""
         back: list[list[int]] = [[] for _ in self.parents]
@@ -113,11 +132,11 @@ def explore(setting: Setting, protocol: Protocol) -> Outcome:
                 if fault := broken(before, move):
                     law, why = fault
                     history = graph.history(graph.numbers[move.state])
-                    return Outcome(len(graph.parents), CounterExample(law, why, history, describe(move.state.app)))
+                    return graph.outcome(CounterExample(law, why, history, describe(move.state.app)))
         number += 1
     stuck = graph.hopeless()
     if stuck is None:
-        return Outcome(len(graph.parents))
+        return graph.outcome()
     state = next(state for state, number in graph.numbers.items() if number == stuck)
     why = "no end is reached from here"
-    return Outcome(len(graph.parents), CounterExample(LOST_ENDING, why, graph.history(stuck), describe(state.app)))
+    return graph.outcome(CounterExample(LOST_ENDING, why, graph.history(stuck), describe(state.app)))

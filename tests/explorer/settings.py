@@ -112,7 +112,7 @@ SETTINGS = (
         "an abort that is given up",
         ("take back", "start stamped", "overwrite"),
         ALL_ENDS,
-        Budget(acts=2, unknowns=1, aborts=1, patience=1),
+        Budget(acts=2, aborts=1, patience=1),
     ),
     Setting(
         "Argo CD's controller is restarted",

@@ -8,7 +8,26 @@ from typing import Any
 import pytest
 
 from tests.explorer.faults import FAULTS, Fault
-from tests.explorer.model import ALICE, FAILED, NOBODY, NONE, RUNNING, SUCCEEDED, TERMINATING, App, Budget, Setting
+from tests.explorer.model import (
+    ALICE,
+    FAILED,
+    NOBODY,
+    NONE,
+    OPEN,
+    P_ABORTED,
+    P_FAILED,
+    P_SUCCEEDED,
+    R_SUCCEEDED,
+    R_SUPERSEDED,
+    R_WRONG_REVISION,
+    RUNNING,
+    SUCCEEDED,
+    TERMINATING,
+    WORDS,
+    App,
+    Budget,
+    Setting,
+)
 from tests.explorer.others import ACTS
 from tests.explorer.protocol import AS_IS, REPAIRED
 from tests.explorer.search import explore
@@ -84,6 +103,16 @@ def test_planted_fault_is_found(fault: Fault) -> None:
     assert found.law == fault.law, str(found)
     sound = explore(fault.setting, REPAIRED)
     assert sound.found is None, str(sound.found)
+
+
+def test_every_end_is_reached() -> None:
+    """The searches are not empty: Promotions end in every phase, records in every state, some with three attempts."""
+    acts = ("retarget", "take back", "skip", "delete", "start")
+    setting = Setting("", acts, ("ok", "fails"), Budget(acts=3, crashes=1, aborts=1, timeouts=1))
+    ends = explore(setting, REPAIRED).ends
+    assert {phase for phase, _ in ends} == {P_SUCCEEDED, P_FAILED, P_ABORTED}
+    assert {state for _, states in ends for state in states} == set(WORDS) - {OPEN}
+    assert (P_SUCCEEDED, (R_WRONG_REVISION, R_SUPERSEDED, R_SUCCEEDED)) in ends
 
 
 def test_counter_example_reads_as_a_story() -> None:
