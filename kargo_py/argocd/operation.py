@@ -72,6 +72,23 @@ OVERTAKEN = message(
     "Application, then promote again if this Freight is still wanted.",
     shown=Shown.PROMOTION,
 )
+OURS_WAS_OVERTAKEN = message(
+    "{app}: another sync was started since; waiting for what comes of the one of this Promotion",
+    do="Argo CD may still have this Promotion's sync in its hands. It is known within 35 seconds.",
+    shown=Shown.PROMOTION,
+)
+TRACE_REMOVED = message(
+    "{app}: another operation was carried out since, and whether the sync of this Promotion was before cannot be told, "
+    "because an ApplicationSet removes the annotation that would say so; promote again if it is still wanted",
+    do="The controller was down meanwhile. Name the annotation `kargo-py.io/stamp` in the ApplicationSet's "
+    "`spec.preservedFields.annotations`; look at `status.history` of the Application, then promote again.",
+    shown=Shown.PROMOTION,
+)
+WAS_ADOPTED = message(
+    "a real Kargo had started it",
+    do="Part of a message above: the sync was begun by Kargo before kargo-py took the Promotion over.",
+    shown=Shown.PROMOTION,
+)
 ORPHANED = message(
     "{app}: somebody removed the operation while it was {phase}, so Argo CD does not go on with it",
     do="After 35 seconds without a change the operation is put back and ended, and the step becomes `Failed`; "
@@ -346,6 +363,8 @@ class Intent:
     :func:`~kargo_py.argocd.application.mark_of`. ``desired`` has one entry per source of the Application, "" where the
     step has no opinion. ``seen_stamp`` is the stamp annotation ("" for none), and ``history_id`` the newest entry of
     the history (None for none), at that moment; ``initiator`` is who appears as the one who started the operation.
+    ``seen_state`` is the :func:`state_identity` of that moment where the annotation cannot be relied on, since an
+    ApplicationSet removes it; else None.
     """
 
     application: Key
@@ -355,6 +374,7 @@ class Intent:
     seen_stamp: str = ""
     history_id: int | None = None
     initiator: str = ""
+    seen_state: str | None = None
     adopted: bool = False
     accept_newer: bool = False
 
@@ -408,6 +428,12 @@ def operation_aspect(app: Application) -> object:
     )
 
 
+def state_identity(app: Application) -> str:
+    """What tells the operation in ``operationState`` from any other; "" where there is none. A start resets it."""
+    state = app.status.operation_state
+    return f"{state.started_at} {state.mark or initiator(state.operation)}" if state is not None and state.phase else ""
+
+
 def controllable(app: Application) -> str | None:
     """Why no operation can be started on *app* now or later; None when one can."""
     if app.unreadable:
@@ -447,9 +473,26 @@ def decide_operation(app: Application | None, intent: Intent, known: Knowledge) 
     annotated = app.metadata.annotations.stamp or ""
     if annotated == intent.mark or intent.adopted:
         return _vanished(app, state, intent, known)
-    if annotated != intent.seen_stamp and not known.never_issued:
-        return Decision(Verb.SUPERSEDED, OVERTAKEN(app=app, stamp=annotated or "its stamp was removed"))
+    if not known.never_issued and (why := _overtaken(app, annotated, intent)):
+        if not _shown(state) and known.unchanged < SETTLED:
+            # The worker may have read ours before, and bring it back.
+            return _wait(Waiting.FOREIGN, OURS_WAS_OVERTAKEN(app=app), look_after=SETTLED - known.unchanged)
+        return Decision(Verb.SUPERSEDED, why)
     return _not_carried_out(app, state, known)
+
+
+def _overtaken(app: Application, annotated: str, intent: Intent) -> str | None:
+    """Why it cannot be told any more whether ours was carried out; None if it certainly was not."""
+    if annotated != intent.seen_stamp:
+        return OVERTAKEN(app=app, stamp=annotated or "its stamp was removed")
+    if intent.seen_state is not None and state_identity(app) != intent.seen_state:
+        return TRACE_REMOVED(app=app)
+    return None
+
+
+def _shown(state: OperationState | None) -> bool:
+    """True if the worker has written a state since the last start, which resets it."""
+    return state is not None and bool(state.phase)
 
 
 # -- ours is there ---------------------------------------------------------------------------------------------------
@@ -514,7 +557,7 @@ def _vanished(app: Application, state: OperationState | None, intent: Intent, kn
     """Ours was written (the annotation proves it) and no trace of its operation is left."""
     by = app.operation or (state.operation if state is not None and state.phase else None)
     who = initiator(by)
-    if (state is None or not state.phase) and known.unchanged < SETTLED:
+    if not _shown(state) and known.unchanged < SETTLED:
         # The worker may have read it before that, and bring it back.
         gone = OURS_WAS_REPLACED(app=app, initiator=who) if by is not None else OURS_WAS_REMOVED(app=app)
         return _wait(Waiting.FOREIGN, gone, look_after=SETTLED - known.unchanged)
@@ -527,6 +570,8 @@ def _vanished(app: Application, state: OperationState | None, intent: Intent, kn
 
 def _may_have_succeeded(app: Application, intent: Intent) -> str | None:
     """Why the history leaves it open that ours was carried out; None if it shows that it was not."""
+    if intent.adopted:
+        return WAS_ADOPTED()
     newer = [entry for entry in app.status.history if intent.history_id is None or entry.id > intent.history_id]
     if app.spec.revision_history_limit == 0:
         return NO_HISTORY()

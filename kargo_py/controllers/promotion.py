@@ -252,6 +252,10 @@ class PromotionController:
                 raw, promotion = await self._write(raw, latched)
                 asked = latched_abort(promotion.status.state) or asked
             outcome = await self._stop(promotion, asked)
+            if isinstance(outcome, Intend) and (current := current_step(promotion)) is not None:
+                intended = promotion.replace(status=with_records(promotion.status, current.alias, outcome.records))
+                raw, promotion = await self._write(raw, intended)
+                outcome = await self._stop(promotion, asked)
         except _DeletedError:
             return None
         except RecordError as error:
@@ -262,10 +266,12 @@ class PromotionController:
             message = ABORTING_AND_WAITING(actor=asked.by, message=outcome.message)
             told = dataclasses.replace(outcome, message=message)
             return await self._wait(raw, promotion, current, told)
+        if isinstance(outcome, Intend):
+            return Result(requeue_after=_LEAST_PAUSE)
         await self._end(raw, abort(promotion, asked, outcome, world.now()))
         return None
 
-    async def _stop(self, promotion: Promotion, asked: Abort) -> Waiting | Finished:
+    async def _stop(self, promotion: Promotion, asked: Abort) -> StepOutcome:
         """Have the current step end what it has under way."""
         current = current_step(promotion)
         runner = self._world.steps.get(current.step.uses or "") if current is not None else None

@@ -41,6 +41,7 @@ from kargo_py.argocd.operation import (
     controllable,
     decide_operation,
     operation_aspect,
+    state_identity,
 )
 from kargo_py.argocd.revisions import resolved
 from kargo_py.argocd.sources import SourceEdit, SourceUpdate, SourceUpdateError, edit_sources
@@ -295,16 +296,16 @@ class ArgoCD:
 
     async def _check_owner(self, app: Application, edit: SourceEdit) -> None:
         """Raise TargetError if an ApplicationSet would undo *edit*."""
-        owner = next((o for o in app.metadata.owner_references if o.kind == "ApplicationSet"), None)
+        owner = _owner(app)
         if owner is None or not edit.spec_patch:
             return
-        key = Key(app.metadata.namespace, owner.name)
+        key = Key(app.metadata.namespace, owner)
         try:
             found = await self._application_set(key)
         except Forbidden as error:
-            raise TargetError(OWNER_UNSEEN(app=app, owner=owner.name, why=error.message)) from error
+            raise TargetError(OWNER_UNSEEN(app=app, owner=owner, why=error.message)) from error
         if found is not None and (lost := undone(found, app.metadata.name, sorted(edit.before))):
-            raise TargetError(OWNER_WOULD_UNDO(app=app, owner=owner.name, pointers=", ".join(lost)))
+            raise TargetError(OWNER_WOULD_UNDO(app=app, owner=owner, pointers=", ".join(lost)))
 
     async def _application_set(self, key: Key) -> JsonObject | None:
         """The ApplicationSet, None if there is none; one that was read a moment ago is not read again."""
@@ -327,10 +328,29 @@ class ArgoCD:
         """
         app, edit = await self.prepare(request)
         mark = f"{KARGO_MARK}{origin.promotion}"
-        if stamp.attempt == 1 and (theirs := _operation_of(app, mark)) is not None:
-            return _record(app, edit, stamp.step, 0, mark, initiator(theirs))
+        if stamp.attempt == 1 and _operation_of(app, mark) is not None:
+            return self._adopted(app, edit, stamp.step, mark)
         self.attempt(str(stamp)).never_issued = True
         return _record(app, edit, stamp.step, stamp.attempt, str(stamp), origin.initiator.username)
+
+    async def adopt(self, request: UpdateRequest, step: str, promotion: str) -> Record | None:
+        """The record of what a real Kargo has started for *promotion*; None if there is nothing of that kind."""
+        app = await self.applications.read(request.key)
+        mark = f"{KARGO_MARK}{promotion}"
+        if app is None or _operation_of(app, mark) is None:
+            return None
+        try:
+            _authorize(app, request.stage)
+        except TargetError:
+            # A Promotion of that name in another Project may have started it.
+            return None
+        return self._adopted(app, SourceEdit(()), step, mark)
+
+    def _adopted(self, app: Application, edit: SourceEdit, step: str, mark: str) -> Record:
+        state = app.status.operation_state
+        if state is not None and state.completed and state.mark == mark:
+            self.attempt(mark).latched = state
+        return _record(app, edit, step, 0, mark, initiator(_operation_of(app, mark)))
 
     async def outdated(self, record: Record, request: UpdateRequest) -> Record | None:
         """The intent as it would be recorded now, if what is on record is not true of the start any more.
@@ -361,13 +381,16 @@ class ArgoCD:
         stands. Raises TargetError, or KubeError (the record stands; the caller comes back).
         """
         refused: KubeError | None = None
-        issued = False
+        issued = live = False
         for attempt in range(_AT_ONCE):
-            await self._spread(attempt)
+            await self._spread(attempt if refused is not None else 0)
             app = await self.applications.read(record.key)
             decision = self._decide(record, request)
             try:
                 match decision.verb:
+                    case Verb.SUPERSEDED | Verb.LOST if not live:
+                        await self.applications.read_live(record.key)
+                        live = True
                     case Verb.START:
                         if await self.outdated(record, request) is not None:
                             return self._observation(record, decision)
@@ -389,14 +412,17 @@ class ArgoCD:
 
         Returns how it stands: final once it has ended, or can never begin. Raises KubeError (the caller comes back).
         """
-        fenced = False
+        fenced = live = False
         refused: KubeError | None = None
         for attempt in range(_AT_ONCE):
-            await self._spread(attempt)
+            await self._spread(attempt if refused is not None else 0)
             app = await self.applications.read(record.key)
             decision = self._decide(record, stopping=True, fenced=fenced)
             try:
                 match decision.verb:
+                    case Verb.SUPERSEDED | Verb.LOST if not live:
+                        await self.applications.read_live(record.key)
+                        live = True
                     case Verb.TERMINATE if app is not None:
                         if (pause := self._too_soon(record.stamp)) > 0:
                             return self._observation(record, decision, look_after=pause)
@@ -464,9 +490,9 @@ class ArgoCD:
                     landed=lambda found: found.metadata.annotations.stamp == record.stamp,
                 )
             )
-        except (Conflict, NotFound):
-            # Certainly not carried out; whether an earlier one was is as it was known before.
-            attempt.never_issued = first
+        except (Conflict, NotFound) as error:
+            # Not carried out, unless no answer came to one before it: that may have landed, and its trace be gone.
+            attempt.never_issued = first and not isinstance(error.__cause__, OutcomeUnknown)
             raise
         except OutcomeUnknown:
             self.applications.mark_dirty(record.key)
@@ -534,6 +560,7 @@ class ArgoCD:
             record.seen_stamp,
             record.history_id,
             record.initiator,
+            record.seen_state,
             adopted=record.attempt == 0,
             accept_newer=request is not None and request.accept_newer,
         )
@@ -559,7 +586,7 @@ class ArgoCD:
             held=decision.waiting is Waiting.FOREIGN,
             look_after=look_after if look_after is not None else decision.look_after,
             repeatable=decision.repeatable,
-            present=_traces(self.applications.get(record.key), record.stamp),
+            present=_may_have_begun(self.applications.get(record.key), record, self.attempt(record.stamp)),
             issued=issued,
         )
 
@@ -606,6 +633,7 @@ def _record(app: Application, edit: SourceEdit, step: str, attempt: int, mark: s
         desired=edit.desired if any(edit.desired) else (),
         before=tuple(Before(pointer, value) for pointer, value in sorted(edit.before.items())) if attempt else (),
         seen_stamp=app.metadata.annotations.stamp or "",
+        seen_state=state_identity(app) if _owner(app) is not None else None,
         initiator=initiator_name,
     )
 
@@ -617,12 +645,21 @@ def orphan_record(app: Application, stamp: Stamp) -> Record:
 
 def _rests_on(record: Record) -> object:
     """What must be as recorded when the start is made."""
-    return (record.uid, record.desired, record.before, record.seen_stamp, record.history_id)
+    return (record.uid, record.desired, record.before, record.seen_stamp, record.seen_state, record.history_id)
 
 
-def _traces(app: Application | None, mark: str) -> bool:
-    """True if *app* shows that the attempt *mark* was started."""
-    return app is not None and (app.metadata.annotations.stamp == mark or _operation_of(app, mark) is not None)
+def _owner(app: Application) -> str | None:
+    """The ApplicationSet that owns *app*; it writes back what it does not know, annotations too."""
+    return next((o.name for o in app.metadata.owner_references if o.kind == "ApplicationSet"), None)
+
+
+def _may_have_begun(app: Application | None, record: Record, attempt: Attempt) -> bool:
+    """False if *app* shows that the attempt was certainly not started."""
+    if app is None or attempt.never_issued:
+        return app is None
+    stamp = app.metadata.annotations.stamp or ""
+    moved = record.seen_state is not None and record.seen_state != state_identity(app)
+    return stamp != record.seen_stamp or moved or _operation_of(app, record.stamp) is not None
 
 
 def _operation_of(app: Application, mark: str) -> JsonObject | None:

@@ -69,7 +69,8 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     ``resource_version`` and ``history_id`` are those of the version decided on, ``seen_stamp`` is the stamp annotation
     it carried: as long as the Application still carries that one, ours was never carried out. ``desired`` has a
-    revision per source ("" = any). ``initiator`` is the user who appears as the one who started it. ``free_since`` is
+    revision per source ("" = any). ``seen_state`` tells the operation that ``operationState`` showed then, where the
+    annotation is not enough. ``initiator`` is the user who appears as the one who started it. ``free_since`` is
     when the target became free for us, if it was held by somebody else's work before; ``stopping_since`` is when its
     step had had its time, and it was asked to end. An attempt 0 was started by a real Kargo and taken over.
     """
@@ -86,6 +87,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     desired: tuple[str, ...] = ()
     before: tuple[Before, ...] = ()
     seen_stamp: str = ""
+    seen_state: str | None = None
     initiator: str = ""
     free_since: str | None = None
     stopping_since: str | None = None

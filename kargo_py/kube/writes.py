@@ -129,8 +129,8 @@ async def _settle(
         await asyncio.sleep(pause_before(attempt, _wait, unknown))
         try:
             return await send()
-        except final:
-            raise
+        except final as gone:
+            raise gone from unknown
         except refusals as refusal:
             return await _look(look, landed, otherwise=refusal, unknown=unknown)
         except OutcomeUnknown as error:
@@ -146,13 +146,15 @@ async def _look(
     """The live object if our write shows in it; raises *otherwise* if it does not, *unknown* if nothing can be seen."""
     try:
         found = await look()
-    except NotFound:
-        raise
+    except NotFound as gone:
+        raise gone from unknown
     except KubeError as error:
         raise unknown from error
     if landed(found):
         return found
-    raise otherwise
+    if otherwise is unknown:
+        raise unknown
+    raise otherwise from unknown
 
 
 def contains(obj: Any, patch: Any) -> bool:

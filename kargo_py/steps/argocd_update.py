@@ -61,6 +61,11 @@ EACH_TIME = message(
     "Application, then promote again.",
     shown=Shown.PROMOTION,
 )
+NO_NEW_ATTEMPT = message(
+    "no new attempt is made: {why}",
+    do="The last attempt was undone by others and would have been made again. Mend what is named, then promote again.",
+    shown=Shown.PROMOTION,
+)
 TRYING_AGAIN = message(
     "{message}; trying again",
     do="A new sync is started by itself after a pause of some seconds, which grows from try to try.",
@@ -250,13 +255,14 @@ class _Look:
     """How one target stands: all attempts on it, the last one being the one that counts.
 
     ``intends``: the last one is new and must be written before anything else is done. ``wait``: it has not ended, and
-    ``error`` says what kept us from bringing it further.
+    ``error`` says what kept us from bringing it further. ``refusal``: why no new attempt follows the last one.
     """
 
     attempts: Sequence[Record]
     intends: bool = False
     wait: Observation | None = None
     error: KubeError | None = None
+    refusal: str = ""
 
 
 class ArgoCDUpdate:
@@ -301,7 +307,7 @@ class ArgoCDUpdate:
         if any(look.intends for look in looks):
             return Intend(records)
         if not waits:
-            return _finish(records)
+            return _finish(records, [look.refusal for look in looks if look.refusal])
         left = [_time_left(context, look) for look in looks if look.wait is not None]
         if (
             least := min((seconds for seconds in left if seconds is not None), default=None)
@@ -358,8 +364,13 @@ class ArgoCDUpdate:
             if now < kept.repeat_at:
                 said = TRYING_AGAIN(message=last.message)
                 return _Look(attempts, wait=Observation(last, said, notable=True, look_after=kept.repeat_at - now))
-        stamp = _stamp(context, max(record.attempt for record in attempts) + 1)
-        return _Look([*attempts, await self._argocd.intend(request, stamp, _origin(context))], intends=True)
+        try:
+            stamp = _stamp(context, max(record.attempt for record in attempts) + 1)
+            new = await self._argocd.intend(request, stamp, _origin(context))
+        except (TargetError, StampError, Forbidden) as error:
+            # The last attempt ended as it did; that there is no other is not its end.
+            return _Look(attempts, refusal=NO_NEW_ATTEMPT(why=error))
+        return _Look([*attempts, new], intends=True)
 
     def _with_time_of_its_own(self, context: StepContext, seen: Observation) -> Record:
         """The record of *seen*, whose time begins when it could run: not while others held the Application."""
@@ -393,7 +404,8 @@ class ArgoCDUpdate:
                 msgspec.structs.replace(record, stopping_since=now) if record.stamp in present else record
                 for record in records
             ]
-            return await self._end_late(dataclasses.replace(context, records=marked))
+            # Durable first: what follows must not be taken for somebody else's doing.
+            return Waiting(_timed_out(context, _joined([wait.message for wait in waits])), marked, True, 0.0)
         ended = [_left(record, present[record.stamp]) if record.stamp in present else record for record in records]
         said = [record.message for record in ended if record.stamp in present]
         return Finished(StepStatus.FAILED, _timed_out(context, _joined(said)), records=ended)
@@ -401,14 +413,35 @@ class ArgoCDUpdate:
     async def _end_late(self, context: StepContext) -> Waiting | Finished:
         """Terminate what was under way when the step had had its time."""
         since = min(Time(record.stopping_since).datetime for record in context.records if record.stopping_since)
-        outcome = await self.stop(context, give_up=context.now - since >= context.patience)
-        message = _timed_out(context, outcome.message)
+        outcome = await self._end_all(context, give_up=context.now - since >= context.patience)
         if isinstance(outcome, Waiting):
-            return dataclasses.replace(outcome, message=message)
-        return dataclasses.replace(outcome, status=StepStatus.FAILED, message=message)
+            return dataclasses.replace(outcome, message=_timed_out(context, outcome.message))
+        said = _joined([record.message for record in _latest(outcome)])
+        return Finished(StepStatus.FAILED, _timed_out(context, said), records=outcome)
 
-    async def stop(self, context: StepContext, *, give_up: bool) -> Waiting | Finished:
+    async def stop(self, context: StepContext, *, give_up: bool) -> StepOutcome:
         """Terminate what runs, let nothing begin, and put the spec back if the step asks for that."""
+        if not context.records and (found := await self._adopted(context)):
+            return Intend(found)
+        outcome = await self._end_all(context, give_up=give_up)
+        if isinstance(outcome, Waiting):
+            return outcome
+        said = [record.message for record in _latest(outcome)]
+        said += await self._taken_back(context, _latest(outcome), give_up=give_up)
+        return Finished(StepStatus.ABORTED, _joined(said), records=outcome)
+
+    async def _adopted(self, context: StepContext) -> list[Record]:
+        """What a real Kargo has started for this step before we took it over."""
+        try:
+            config = read_config(context.config)
+        except ValueError:
+            return []
+        wanted = requests(config, context.stage_key, self._argocd.default_namespace)
+        found = [await self._argocd.adopt(request, context.alias, context.promotion) for request in wanted]
+        return [record for record in found if record is not None]
+
+    async def _end_all(self, context: StepContext, *, give_up: bool) -> Waiting | list[Record]:
+        """Terminate what runs and let nothing begin; the records once all have ended."""
         records: list[Record] = []
         waits: list[Observation] = []
         failure: KubeError | None = None
@@ -434,9 +467,7 @@ class ArgoCDUpdate:
         if waits:
             again = min((wait.look_after for wait in waits if wait.look_after is not None), default=None)
             return Waiting(_joined([wait.message for wait in waits]), records, notable=True, look_after=again)
-        said = [record.message for record in _latest(records)]
-        said += await self._taken_back(context, _latest(records), give_up=give_up)
-        return Finished(StepStatus.ABORTED, _joined(said), records=records)
+        return records
 
     async def _taken_back(self, context: StepContext, records: Sequence[Record], *, give_up: bool) -> list[str]:
         """What became of the fields of the spec that the starts have changed, in words."""
@@ -531,12 +562,12 @@ def _joined(messages: Sequence[str]) -> str:
     return "; ".join(messages[:_SHOWN]) + more
 
 
-def _finish(records: Sequence[Record]) -> Finished:
+def _finish(records: Sequence[Record], refusals: Sequence[str] = ()) -> Finished:
     """All Applications have ended: the step is what the worst of them is."""
     latest = _latest(records)
     output = {"apps": [{"name": r.name, "namespace": r.namespace} for r in latest]}
     bad = [r for r in latest if r.state is not TargetState.SUCCEEDED]
     if bad:
-        return Finished(StepStatus.FAILED, _joined([r.message for r in bad]), output, records=records)
+        return Finished(StepStatus.FAILED, _joined([*(r.message for r in bad), *refusals]), output, records=records)
     check = HealthCheckStep(uses=USES, config=check_config(latest))
     return Finished(StepStatus.SUCCEEDED, "", output, check, records)

@@ -94,10 +94,11 @@ class StepRunner(Protocol):
     async def run(self, context: StepContext) -> StepOutcome:
         """Go on with the step as far as possible now. May raise KubeError: it is called again later."""
 
-    async def stop(self, context: StepContext, *, give_up: bool) -> Waiting | Finished:
+    async def stop(self, context: StepContext, *, give_up: bool) -> StepOutcome:
         """End what the step has under way, without starting anything; called again until it is finished.
 
-        With *give_up* it finishes now and its records say what was left running. May raise KubeError.
+        With *give_up* it finishes now and its records say what was left running. Intend: something was found under way
+        that is not on record yet. May raise KubeError.
         """
 
 

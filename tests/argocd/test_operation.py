@@ -19,6 +19,7 @@ from kargo_py.argocd.operation import (
     Verb,
     Waiting,
     decide_operation,
+    state_identity,
 )
 
 JsonObject = dict[str, Any]
@@ -76,8 +77,10 @@ CASES: list[tuple[str, JsonObject, Verb, Waiting | None, str]] = [
     ("ours gone, theirs done", {"status": state(THEIRS, "Succeeded"), "metadata": ANNOTATED}, Verb.SUPERSEDED, None,
      "alice"),
     ("ours gone, nothing left", {"metadata": ANNOTATED}, Verb.WAIT, Waiting.FOREIGN, "removed by somebody"),
-    ("another stamp than the one seen", {"metadata": {"annotations": {STAMP_KEY: "other"}}}, Verb.SUPERSEDED, None,
-     "cannot be told any more"),
+    ("another stamp than the one seen", {"metadata": {"annotations": {STAMP_KEY: "other"}}}, Verb.WAIT,
+     Waiting.FOREIGN, "another sync was started since"),
+    ("another stamp, and its state", {"metadata": {"annotations": {STAMP_KEY: "other"}},
+     "status": state(THEIRS, "Running")}, Verb.SUPERSEDED, None, "cannot be told any more"),
     ("ours failed without a message", {"status": state(OURS, "Failed")}, Verb.FAILED, None, "ended as Failed without"),
     ("ours succeeded without a result", {"status": state(OURS, "Succeeded")}, Verb.SUCCEEDED, None, "synced"),
     ("skip-reconcile", {"metadata": {"annotations": {"argocd.argoproj.io/skip-reconcile": "true"}}}, Verb.REFUSED,
@@ -203,6 +206,8 @@ PATIENCE: list[tuple[str, JsonObject, float, int, Verb, float | None]] = [
     ("theirs orphaned", {"status": state(THEIRS, "Running")}, SETTLED - 1, 0, Verb.WAIT, 1),
     ("theirs orphaned for long", {"status": state(THEIRS, "Running")}, SETTLED, 0, Verb.START, None),
     ("theirs running for long", {"operation": THEIRS, "status": state(THEIRS, "Running")}, 9999, 0, Verb.WAIT, None),
+    ("another stamp", {"metadata": {"annotations": {STAMP_KEY: "other"}}}, SETTLED - 1, 0, Verb.WAIT, 1),
+    ("another stamp for long", {"metadata": {"annotations": {STAMP_KEY: "other"}}}, SETTLED, 0, Verb.SUPERSEDED, None),
     ("removed", {"metadata": ANNOTATED}, SETTLED - 1, 0, Verb.WAIT, 1),
     ("removed for long", {"metadata": ANNOTATED}, SETTLED, 0, Verb.SUPERSEDED, None),
     ("overwritten for long", {"operation": THEIRS, "metadata": ANNOTATED}, SETTLED, 0, Verb.SUPERSEDED, None),
@@ -261,6 +266,22 @@ def test_superseded(app: Build, spec: JsonObject, history: list[JsonObject], rep
     assert words in decision.message
 
 
+def test_a_state_that_was_not_there(app: Build) -> None:
+    """Where an ApplicationSet removes the annotation, another operation's state leaves it open what became of ours."""
+    known = app(status=state(THEIRS, "Succeeded"))
+    same = app(status=state(THEIRS, "Succeeded", finishedAt="t"))
+    other = app(status=state({"initiatedBy": {"username": "bob"}}, "Running"))
+    gone = app(status={})
+    ours = intent(known, seen_state=state_identity(known))
+
+    assert decide(same, ours).verb is Verb.START
+    assert decide(other, ours).verb is Verb.SUPERSEDED
+    assert "an ApplicationSet removes the annotation" in decide(other, ours).message
+    assert decide(other, ours, never_issued=True).verb is Verb.WAIT
+    assert decide(gone, ours).verb is Verb.WAIT
+    assert decide(gone, ours, unchanged=SETTLED).verb is Verb.SUPERSEDED
+
+
 KARGOS: JsonObject = {"info": [{"name": "kargo.akuity.io/promotion", "value": "dev.01k"}], "sync": {}}
 
 
@@ -280,7 +301,9 @@ def test_adopted(app: Build, parts: JsonObject, stopping: bool, verb: Verb) -> N
     seen = app(**parts)
     adopted = Intent(seen.key, seen.metadata.uid, "kargo:dev.01k", initiator="kargo-controller", adopted=True)
 
-    assert verb is decide(seen, adopted, stopping=stopping).verb
+    decision = decide(seen, adopted, stopping=stopping)
+    assert verb is decision.verb
+    assert not decision.repeatable
 
 
 def test_newer_is_accepted(app: Build) -> None:

@@ -164,8 +164,12 @@ async def test_another_promotion_in_between() -> None:
         fresh = await argocd.outdated(known, REQUEST)
         assert argocd.observe(known).start
     async with running(Server(other, live=other)) as restarted:
-        seen = restarted.observe(known)
+        early = await restarted.pursue(known, REQUEST, ORIGIN)
+        assert early.look_after is not None
+        await asyncio.sleep(early.look_after)
+        seen = await restarted.pursue(known, REQUEST, ORIGIN)
 
+    assert not early.record.state.final
     assert fresh is not None
     assert fresh.seen_stamp == "v1/i/shop/qa.01k/uid-2/update/1"
     assert TargetState.SUPERSEDED is seen.record.state
@@ -189,6 +193,50 @@ async def test_unknown_outcome() -> None:
 
     assert server.patches[0] == server.patches[1]
     assert (len(server.patches), observation.start) == (2, False)
+
+
+async def test_conflict_after_an_unknown_outcome() -> None:
+    """A start that may have landed was issued, though no trace is left: what others did since does not make it new."""
+    other = application(
+        9, annotations={STAMP_KEY: "v1/i/shop/qa.01k/uid-2/update/1"}, status=state(THEIRS, "Succeeded")
+    )
+    server = Server(application(), OutcomeUnknown("reset"), Conflict(409, "Conflict", "x"), live=other)
+    async with running(server) as argocd:
+        known = await argocd.intend(REQUEST, parse_stamp(STAMP), ORIGIN)
+        seen = await argocd.pursue(known, REQUEST, ORIGIN)
+        fresh = await argocd.outdated(known, REQUEST)
+
+    assert fresh is None
+    assert len(server.patches) == 2
+    assert seen.record.state is TargetState.SUPERSEDED
+
+
+async def test_superseded_is_not_concluded_from_the_cache() -> None:
+    """A watch may be frozen for longer than the worker may take: before the end is recorded, the server is asked."""
+    gone = application(7, annotations={STAMP_KEY: STAMP})
+    running_still = application(8, annotations={STAMP_KEY: STAMP}, status=state(OURS, "Running"), operation=OURS)
+    server = Server(gone, live=running_still)
+    async with running(server) as argocd:
+        early = await argocd.pursue(record(), REQUEST, ORIGIN)
+        assert early.look_after is not None
+        await asyncio.sleep(early.look_after)
+        late = await argocd.pursue(record(), REQUEST, ORIGIN)
+
+    assert late.record.state is TargetState.RUNNING
+
+
+async def test_adopted_for_the_abort_only() -> None:
+    """What a real Kargo started is found also in order to stop it, but not what a Promotion elsewhere may have."""
+    kargos = {"info": [{"name": "kargo.akuity.io/promotion", "value": "dev.01k"}], "initiatedBy": {"username": "kc"}}
+    app = application(operation=kargos, status=state(kargos, "Running"))
+    async with running(Server(app)) as argocd:
+        found = await argocd.adopt(REQUEST, "update", "dev.01k")
+        elsewhere = await argocd.adopt(UpdateRequest(KEY, "other:dev"), "update", "dev.01k")
+        nothing = await argocd.adopt(REQUEST, "update", "dev.02k")
+
+    assert found is not None
+    assert (found.attempt, found.before) == (0, ())
+    assert (elsewhere, nothing) == (None, None)
 
 
 async def test_outcome_that_stays_unknown() -> None:

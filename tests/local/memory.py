@@ -154,6 +154,10 @@ class MemoryClient:
             )
         return found
 
+    def content(self, obj: JsonObject) -> JsonObject:
+        """What moves ``metadata.generation``; of an Application status too, which is no subresource there."""
+        return {name: value for name, value in obj.items() if name != "metadata"}
+
     def _update(self, resource: Resource, old: JsonObject, new: JsonObject) -> JsonObject:
         named = new["metadata"].get("resourceVersion") or old["metadata"]["resourceVersion"]
         if named != old["metadata"]["resourceVersion"]:
@@ -162,8 +166,7 @@ class MemoryClient:
         new = _admitted(new)
         if new == old:
             return old
-        content = [{name: value for name, value in obj.items() if name != "metadata"} for obj in (old, new)]
-        if content[0] != content[1]:
+        if self.content(old) != self.content(new):
             new["metadata"]["generation"] = old["metadata"]["generation"] + 1
         gone = new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers")
         return self._store(resource, EventType.DELETED if gone else EventType.MODIFIED, new)

@@ -1,0 +1,333 @@
+"""Our controllers, a simulated Argo CD and a user, on an API server in memory and in simulated time."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from kargo_py.api.abort import ANNOTATION_ABORT
+from kargo_py.argocd.application import APPLICATIONS, mark_of
+from kargo_py.controllers.promotion import PromotionController
+from kargo_py.controllers.stage import StageController
+from kargo_py.controllers.sweep import Sweeper
+from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES, World
+from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.kube.cache import Cache
+from kargo_py.kube.client import Codec, EventType, Page, PatchType, WatchEvent
+from kargo_py.kube.codec import JSON, encode
+from kargo_py.kube.controller import Controller
+from kargo_py.kube.events import EventRecorder
+from kargo_py.kube.resources import Key, Resource
+from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD
+from kargo_py.local.argocd.timing import Timing, Version
+from kargo_py.steps.argocd_update import USES, ArgoCDUpdate
+from tests.local.memory import MemoryClient
+
+JsonObject = dict[str, Any]
+T = TypeVar("T")
+
+PROJECT = "shop"
+REPO = "https://git.example.com/shop"
+SHA = "3f1a0f6c29b54f0a8c7e0f3a3d9a4b5c6d7e8f90"
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+APP = Key("argocd", "shop-dev")
+
+
+class Server(MemoryClient):
+    """The API server; Kargo's kinds have their status as a subresource."""
+
+    def content(self, obj: JsonObject) -> JsonObject:
+        content = super().content(obj)
+        return content if obj["kind"] == APPLICATIONS.kind else {**content, "status": None}
+
+    async def patch(
+        self,
+        resource: Resource,
+        key: Key,
+        body: bytes,
+        *,
+        codec: Codec[T],
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str = "",
+        field_manager: str = "",
+    ) -> T:
+        if resource != APPLICATIONS and subresource == "status":
+            patch = json.loads(body)
+            status = {name: part for name, part in patch.items() if name == "status"}
+            guard = {"resourceVersion": patch.get("metadata", {}).get("resourceVersion")}
+            body = encode({**status, "metadata": {name: value for name, value in guard.items() if value}})
+        elif resource != APPLICATIONS:
+            body = encode({name: part for name, part in json.loads(body).items() if name != "status"})
+        return await super().patch(resource, key, body, codec=codec, patch_type=patch_type)
+
+
+class Line:
+    """A client of the server for one process of ours, which can be cut like that process's life."""
+
+    def __init__(self, server: Server, delay: float = 0.001) -> None:
+        self._server = server
+        self._delay = delay
+        self.dead = False
+        self.patches: list[tuple[Key, Any]] = []
+
+    async def _alive(self) -> None:
+        await asyncio.sleep(self._delay)
+        if self.dead:
+            await asyncio.Event().wait()
+
+    async def get(self, resource: Resource, key: Key, *, codec: Codec[T]) -> T:
+        await self._alive()
+        return await self._server.get(resource, key, codec=codec)
+
+    async def list(self, resource: Resource, namespace: str = "", *, codec: Codec[T], **options: Any) -> Page[T]:
+        await self._alive()
+        return await self._server.list(resource, namespace, codec=codec, **options)
+
+    async def watch(
+        self, resource: Resource, namespace: str = "", *, codec: Codec[T], **options: Any
+    ) -> AsyncGenerator[WatchEvent[T]]:
+        stream = self._server.watch(resource, namespace, codec=codec, **options)
+        try:
+            async for event in stream:
+                await self._alive()
+                yield event
+        finally:
+            await stream.aclose()
+
+    async def create(self, resource: Resource, namespace: str, body: bytes, *, codec: Codec[T]) -> T:
+        await self._alive()
+        made = await self._server.create(resource, namespace, body, codec=codec)
+        await self._alive()
+        return made
+
+    async def replace(self, resource: Resource, key: Key, body: bytes, *, codec: Codec[T], subresource: str = "") -> T:
+        raise NotImplementedError("no controller replaces an object")
+
+    async def delete(self, resource: Resource, key: Key, *, uid: str = "", resource_version: str = "") -> None:
+        raise NotImplementedError("no controller deletes an object")
+
+    async def patch(self, resource: Resource, key: Key, body: bytes, *, codec: Codec[T], **options: Any) -> T:
+        await self._alive()
+        answer = await self._server.patch(resource, key, body, codec=codec, **options)
+        if resource == APPLICATIONS:
+            self.patches.append((key, json.loads(body)))
+        await self._alive()
+        return answer
+
+
+@dataclass
+class Process:
+    """One process of ours."""
+
+    line: Line
+    tasks: list[asyncio.Task[None]]
+
+    async def kill(self) -> None:
+        """End it as SIGKILL does: nothing that it had begun goes on, nothing is tidied."""
+        self.line.dead = True
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+@dataclass
+class Universe:
+    """The server and all that acts on it."""
+
+    server: Server = field(default_factory=Server)
+    lines: list[Line] = field(default_factory=list)
+    zero: float = 0.0
+    versions: list[JsonObject] = field(default_factory=list)
+
+    def now(self) -> datetime:
+        return NOON + timedelta(seconds=asyncio.get_running_loop().time() - self.zero)
+
+    @asynccontextmanager
+    async def argocd(self, version: Version = Version.V3_6, **timing: Any) -> AsyncIterator[SimulatedArgoCD]:
+        """Argo CD, running."""
+        argo = SimulatedArgoCD(
+            self.server, namespace="argocd", version=version, timing=Timing(**timing) if timing else None, now=self.now
+        )
+        async with argo:
+            yield argo
+
+    @asynccontextmanager
+    async def process(self, instance: str = "me", delay: float = 0.001) -> AsyncIterator[Process]:
+        """A process of ours, running with caches filled; stopped in order at the end if it was not killed."""
+        line = Line(self.server, delay)
+        self.lines.append(line)
+        argocd = ArgoCD(line)
+        recorder = EventRecorder(line, "kargo-py", instance)
+        world = World(
+            instance=instance,
+            client=line,
+            argocd=argocd,
+            recorder=recorder,
+            steps={USES: ArgoCDUpdate(argocd)},
+            checkers={USES: argocd},
+            now=self.now,
+        )
+        caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]
+        tasks = [asyncio.create_task(cache.run()) for cache in caches]
+        for cache in caches:
+            await cache.wait_synced()
+        controllers: list[Controller[Any]] = [
+            PromotionController(world).controller(),
+            StageController(world).controller(),
+            Sweeper(world).controller(),
+        ]
+        tasks += [asyncio.create_task(controller.run()) for controller in controllers]
+        tasks.append(asyncio.create_task(recorder.run()))
+        running = Process(line, tasks)
+        try:
+            yield running
+        finally:
+            for task in reversed(tasks):
+                task.cancel()
+            for task in tasks:
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    # -- what a user does ------------------------------------------------------------------------------------------
+
+    async def prepare(self, **spec: Any) -> None:
+        """A Stage, an Application that authorises it, and Freight."""
+        self.zero = asyncio.get_running_loop().time()
+        self.server.listeners.append(
+            lambda _type, obj: self.versions.append(obj) if obj["kind"] == "Application" else None
+        )
+        origin = {"kind": "Warehouse", "name": "wh"}
+        template = {"spec": {"steps": [{"uses": USES, "config": {"apps": []}}]}}
+        requested = [{"origin": origin, "sources": {"direct": True}}]
+        await self._create(STAGES, "dev", spec={"requestedFreight": requested, "promotionTemplate": template})
+        await self._create(FREIGHTS, "f1", origin=origin, commits=[{"repoURL": REPO, "id": SHA}])
+        await self.create_application(**spec)
+
+    async def create_application(self, **spec: Any) -> None:
+        source = {"repoURL": REPO, "path": "app", "targetRevision": "main"}
+        body = {
+            "metadata": {"name": APP.name, "annotations": {"kargo.akuity.io/authorized-stage": f"{PROJECT}:dev"}},
+            "spec": {
+                "project": "default",
+                "destination": {"server": "https://kubernetes.default.svc", "namespace": "shop"},
+                "source": source,
+                **spec,
+            },
+        }
+        await self.server.create(APPLICATIONS, APP.namespace, encode(body), codec=JSON)
+
+    async def _create(self, resource: Resource, name: str, **parts: Any) -> None:
+        body = {"metadata": {"name": name, "creationTimestamp": self.now().strftime("%Y-%m-%dT%H:%M:%SZ")}, **parts}
+        await self.server.create(resource, PROJECT, encode(body), codec=JSON)
+
+    async def promote(self, name: str = "p1", *, retry: JsonObject | None = None, **config: Any) -> None:
+        """Create a Promotion; *config* stands beside ``apps``."""
+        source = {"repoURL": REPO, "desiredRevision": SHA, "updateTargetRevision": True}
+        step: JsonObject = {
+            "uses": USES,
+            "as": "sync",
+            "config": {"apps": [{"name": APP.name, "sources": [source]}], **config},
+        }
+        if retry is not None:
+            step["retry"] = retry
+        await self._create(PROMOTIONS, name, spec={"stage": "dev", "freight": "f1", "steps": [step]})
+
+    async def abort(self, name: str = "p1", value: str = "terminate") -> None:
+        body = encode({"metadata": {"annotations": {ANNOTATION_ABORT: value}}})
+        await self.server.patch(PROMOTIONS, Key(PROJECT, name), body, codec=JSON)
+
+    async def delete(self, name: str = "p1") -> None:
+        await self.server.delete(PROMOTIONS, Key(PROJECT, name))
+
+    async def write(self, body: Any) -> JsonObject:
+        """Patch the Application as somebody else: merge, or with a list JSON."""
+        type_ = PatchType.JSON if isinstance(body, list) else PatchType.MERGE
+        return await self.server.patch(APPLICATIONS, APP, encode(body), codec=JSON, patch_type=type_)
+
+    # -- what can be seen ------------------------------------------------------------------------------------------
+
+    def app(self) -> JsonObject:
+        return self.server.objects[str(APPLICATIONS), APP]
+
+    def promotion(self, name: str = "p1") -> JsonObject:
+        return self.server.objects[str(PROMOTIONS), Key(PROJECT, name)]
+
+    def phase(self, name: str = "p1") -> str:
+        return str(self.promotion(name).get("status", {}).get("phase") or "Pending")
+
+    async def until(self, condition: Callable[[], Any], seconds: float = 1000) -> None:
+        """Wait until *condition* holds after some write."""
+        news = asyncio.Event()
+        listener: Callable[[EventType, JsonObject], None] = lambda *_: news.set()  # noqa: E731 - must be removable
+        self.server.listeners.append(listener)
+        try:
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    news.clear()
+                    await news.wait()
+        finally:
+            self.server.listeners.remove(listener)
+
+    async def ended(self, name: str = "p1", seconds: float = 1000) -> str:
+        """Wait for the final phase."""
+        await self.until(lambda: self.phase(name) not in {"Pending", "Running"}, seconds)
+        return self.phase(name)
+
+    async def started(self) -> None:
+        """Wait until an operation of ours is requested."""
+        await self.until(lambda: is_ours(mark_of(self.app().get("operation"))))
+
+    def starts(self) -> list[str]:
+        """The stamps of the starts that were carried out, in their order."""
+        return [
+            mark_of(body["operation"]) or ""
+            for line in self.lines
+            for _, body in line.patches
+            if isinstance(body, dict) and "operation" in body and body["status"]["operationState"] is None
+        ]
+
+    def runs(self) -> list[tuple[str, str]]:
+        """Operations as Argo CD showed them: mark and final phase, each once, in the order in which they ended."""
+        seen: list[tuple[str, str]] = []
+        for obj in self.versions:
+            state = (obj.get("status") or {}).get("operationState") or {}
+            if state.get("phase") in {"Succeeded", "Failed", "Error"}:
+                entry = mark_of(state["operation"]) or "", state["phase"]
+                if not seen or seen[-1] != entry:
+                    seen.append(entry)
+        return seen
+
+    def operations(self, name: str = "p1") -> list[JsonObject]:
+        """What the Promotion records."""
+        found: list[JsonObject] = copy.deepcopy(self.promotion(name)["status"].get("operations") or [])
+        return found
+
+    def message(self, name: str = "p1") -> str:
+        return str(self.promotion(name)["status"].get("message") or "")
+
+    def at_rest(self) -> bool:
+        """Nothing of ours is requested or under way, and nothing is orphaned."""
+        state = (self.app().get("status") or {}).get("operationState") or {}
+        running = state.get("phase") in {"Running", "Terminating"}
+        ours = is_ours(mark_of(self.app().get("operation"))) or (running and is_ours(mark_of(state["operation"])))
+        return not ours and not (running and "operation" not in self.app())
+
+
+def is_ours(mark: str | None) -> bool:
+    return mark is not None and mark.startswith("v1/")
+
+
+@asynccontextmanager
+async def universe(version: Version = Version.V3_6, **timing: Any) -> AsyncIterator[tuple[Universe, SimulatedArgoCD]]:
+    """A universe with Argo CD running, everything prepared, and nothing of ours."""
+    world = Universe()
+    async with AsyncExitStack() as stack:
+        argo = await stack.enter_async_context(world.argocd(version, **timing))
+        await world.prepare()
+        yield world, argo
