@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
 import structlog
@@ -59,7 +59,6 @@ def version_order(version: str) -> Order:
 
 
 _NO_VERSION = version_order("")
-_NEVER = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +81,29 @@ class Change(Generic[T]):
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of an object beside itself; ``answered``: when, if by an own answer, which outranks the watch."""
+    """What is known of an object beside itself: since when, and whether by an own answer, which outranks the watch."""
 
     uid: str
     order: Order
-    answered: float
+    since: float
+    own: bool
     indexed: Sequence[tuple[str, Hashable]]
 
     def outranks(self, order: Order, now: float) -> bool:
-        return order < self.order and now < self.answered + MEMORY
+        return self.own and order < self.order and now < self.since + MEMORY
 
 
 @dataclass(frozen=True, slots=True)
 class _Burial:
-    """What was learned at ``at`` of a vacant key: news up to version ``order``, or any of the uid ``dead``, is old."""
+    """What was learned at ``at`` of a vacant key: news up to version ``order``, or any of the uid ``dead``, is old.
+
+    ``since``: when that version was learned.
+    """
 
     order: Order
     dead: str
     at: float
+    since: float
 
     def covers(self, uid: str, order: Order) -> bool:
         return order <= self.order or uid == self.dead
@@ -109,7 +113,7 @@ class _Burial:
         return self.order > listed_at or (uid == self.dead and self.at >= began)
 
     def makes_needless(self, earlier: _Burial) -> bool:
-        return earlier.order <= self.order and earlier.dead in {"", self.dead} and earlier.at <= self.at
+        return earlier.order <= self.order and earlier.dead in {"", self.dead}
 
 
 class Store(Generic[T]):
@@ -228,10 +232,10 @@ class Store(Generic[T]):
         if any(burial.at + MEMORY > now for burial in self._burials_over(meta, now)):
             return ()
         if self._selects is None or self._selects(obj):
-            return self._put(obj, meta, now, answered=now)
+            return self._put(obj, meta, now, own=True)
         if entry is not None:
             return self._remove(meta.key, entry, order, now)
-        self._bury(meta.key, order, now)
+        self._bury(meta.key, _Burial(order, "", now, since=now))
         return ()
 
     def gone(self, key: Key, uid: str, now: float) -> Sequence[Change[T]]:
@@ -243,12 +247,9 @@ class Store(Generic[T]):
             return ()
         entry = self._entries.get(key)
         if entry is None:
-            self._bury(key, _NO_VERSION, now, dead=uid)
+            self._bury(key, _Burial(_NO_VERSION, uid, now, since=now))
         elif entry.uid == uid:
-            # That it is dead does not make what an answer had shown any newer.
-            changes = self._remove(key, entry, entry.order, entry.answered)
-            self._bury(key, _NO_VERSION, now, dead=uid)
-            return changes
+            return self._remove(key, entry, entry.order, now, dead=uid)
         return ()
 
     # -- the rules -----------------------------------------------------------------------------------------------
@@ -259,7 +260,7 @@ class Store(Generic[T]):
         entry = self._entries.get(meta.key)
         if entry is not None:
             if order == entry.order and meta.uid == entry.uid:
-                entry.answered = _NEVER
+                entry.own = False
                 return ()
             if entry.outranks(order, now):
                 return ()
@@ -267,7 +268,6 @@ class Store(Generic[T]):
         if any(burial.at + MEMORY > now for burial in burials):
             return ()
         backwards = bool(burials) or (entry is not None and order < entry.order)
-        self._buried.pop(meta.key, None)
         return self._put(obj, meta, now, backwards=backwards, leap=backwards)
 
     def _listed(self, obj: T, meta: Meta, listed_at: Order, began: float) -> Sequence[Change[T]]:
@@ -278,13 +278,12 @@ class Store(Generic[T]):
             if entry.order > listed_at:
                 return ()
             if meta.uid == entry.uid and obj == self._objects[meta.key]:
-                entry.order, entry.answered = order, _NEVER
+                entry.order, entry.own = order, False
                 return ()
         burials = self._burials_over(meta, began)
         if any(b.stands_against(meta.uid, listed_at=listed_at, began=began) for b in burials):
             return ()
         backwards = bool(burials) or (entry is not None and order < entry.order)
-        self._buried.pop(meta.key, None)
         leap = backwards or entry is not None
         return self._put(obj, meta, began, backwards=backwards, leap=leap)
 
@@ -301,7 +300,7 @@ class Store(Generic[T]):
         meta: Meta,
         now: float,
         *,
-        answered: float = _NEVER,
+        own: bool = False,
         backwards: bool = False,
         leap: bool = False,
     ) -> Sequence[Change[T]]:
@@ -315,27 +314,28 @@ class Store(Generic[T]):
         self._link(meta.key, entry.indexed if entry is not None else (), indexed)
         changes.append(Change(meta.key, self._objects.get(meta.key), obj, backwards, leap))
         self._objects[meta.key] = obj
-        self._entries[meta.key] = _Entry(meta.uid, order, answered, indexed)
+        self._entries[meta.key] = _Entry(meta.uid, order, now, own, indexed)
         return changes
 
-    def _remove(self, key: Key, entry: _Entry, order: Order, now: float, *, leap: bool = False) -> Sequence[Change[T]]:
+    def _remove(
+        self, key: Key, entry: _Entry, order: Order, now: float, *, dead: str = "", leap: bool = False
+    ) -> Sequence[Change[T]]:
         backwards = order < entry.order
         old = self._objects.pop(key)
         del self._entries[key]
         self._link(key, entry.indexed, ())
         if self._not_indexed:
             self._not_indexed.difference_update([(name, key) for name in self._indexers])
-        self._bury(key, order, now)
+        self._bury(key, _Burial(order, dead, now, since=entry.since if dead else now))
         return (Change(key, old, None, backwards, leap or backwards),)
 
-    def _bury(self, key: Key, order: Order, now: float, *, dead: str = "") -> None:
-        new = _Burial(order, dead, now)
-        earlier = [burial for burial in self._buried.get(key, ()) if not new.makes_needless(burial)]
-        self._buried[key] = (*earlier, new)[-_BURIALS_KEPT:]
-        self._burials.append((now, key))
-        while self._burials and self._burials[0][0] + _REMEMBERED <= now:
+    def _bury(self, key: Key, burial: _Burial) -> None:
+        earlier = [each for each in self._buried.get(key, ()) if not burial.makes_needless(each)]
+        self._buried[key] = (*earlier, burial)[-_BURIALS_KEPT:]
+        self._burials.append((burial.at, key))
+        while self._burials[0][0] + _REMEMBERED <= burial.at:
             _, old = self._burials.popleft()
-            if left := [burial for burial in self._buried.get(old, ()) if burial.at + _REMEMBERED > now]:
+            if left := [each for each in self._buried.get(old, ()) if each.at + _REMEMBERED > burial.at]:
                 self._buried[old] = tuple(left)
             else:
                 self._buried.pop(old, None)
@@ -361,15 +361,16 @@ class Store(Generic[T]):
         """What was shown, answered and buried before *began* belongs to a history that did not happen."""
         _log.warning("the server's history was rewound", seen=known[1], now=listed_at[1])
         # Until the list is in, what an answer says is no old news, whatever its version.
-        self._as_of = self._answered = _NO_VERSION
+        self._as_of = _NO_VERSION
         for key, burials in list(self._buried.items()):
-            self._buried[key] = tuple(burial for burial in burials if burial.at >= began)
+            kept = [burial for burial in burials if burial.at >= began]
+            self._buried[key] = tuple(b if b.since >= began else replace(b, order=_NO_VERSION) for b in kept)
         for entry in self._entries.values():
-            if entry.answered >= began:
-                self._answered = max(self._answered, entry.order)
-            else:
+            if entry.since < began:
                 # The same version may have another content now.
                 entry.order = _NO_VERSION
+        orders = [each.order for burials in self._buried.values() for each in burials]
+        self._answered = max([_NO_VERSION, *orders, *(entry.order for entry in self._entries.values())])
 
     # -- indexes -------------------------------------------------------------------------------------------------
 

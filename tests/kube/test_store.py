@@ -348,6 +348,41 @@ def test_death_while_a_rewound_list_is_on_its_way() -> None:
     assert store.event(ADDED, Thing(62, "u2"), 2)
 
 
+def test_predecessor_after_a_death_while_a_list_is_taken_in() -> None:
+    """A late answer of a predecessor is old news, also when the list has shown the successor and a read its death."""
+    store = new_store()
+    all_of(listed(store, [], "2", 0))
+    steps = listed(store, [Thing(9, "u2")], "9", 1)
+    next(steps)
+    store.gone(A, "u2", 2)
+
+    assert not store.answered(Thing(7, "u1"), 2)
+    assert not all_of(steps)
+
+
+def test_burial_that_a_rewound_list_leaves_standing() -> None:
+    """What it knows counts as known: the next list may be rewound in turn."""
+    store = new_store()
+    all_of(listed(store, [], "90", 0))
+    steps = listed(store, [], "5", 1)
+    store.answered(Thing(98, label=OUT), 1)
+    all_of(steps)
+    assert version_order("98") == store.furthest
+
+    assert all_of(listed(store, [Thing(6, "u2")], "7", 2))
+
+
+def test_death_outlasts_a_predecessor_that_the_watch_shows() -> None:
+    """A watch that lags so far behind that it is believed again does not make another death forgotten."""
+    store = new_store()
+    store.answered(Thing(2, "u1", label=OUT), 0)
+    store.gone(A, "u2", MEMORY - 1)
+
+    assert [Change(A, None, Thing(1), backwards=True, leap=True)] == store.event(ADDED, Thing(1), MEMORY)
+    assert store.event(DELETED, Thing(2), MEMORY)
+    assert not store.event(ADDED, Thing(3, "u2"), MEMORY)
+
+
 def test_list_that_was_not_taken_in_to_the_end() -> None:
     """What it has shown is known all the same: a list that is older than that is of a history that was rewound."""
     store = new_store()
