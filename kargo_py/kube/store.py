@@ -366,7 +366,7 @@ class Store(Generic[T]):
             kept = [burial for burial in burials if burial.at >= began]
             self._buried[key] = tuple(b if b.since >= began else replace(b, order=_NO_VERSION) for b in kept)
         for entry in self._entries.values():
-            if entry.since < began:
+            if not (entry.own and entry.since >= began):
                 # The same version may have another content now.
                 entry.order = _NO_VERSION
         orders = [each.order for burials in self._buried.values() for each in burials]
