@@ -219,7 +219,7 @@ class Store(Generic[T]):
                 if entry is not None and entry.order <= listed_at:
                     yield self._remove(key, entry, listed_at, began, leap=True)
         self._as_of = listed_at
-        self._forget_burials(listed_at, began)
+        self._forget_burials(began)
 
     def answered(self, obj: T, now: float) -> Sequence[Change[T]]:
         """The answer to a write or live read of ours."""
@@ -340,10 +340,10 @@ class Store(Generic[T]):
             else:
                 self._buried.pop(old, None)
 
-    def _forget_burials(self, listed_at: Order, began: float) -> None:
+    def _forget_burials(self, began: float) -> None:
         """Forget the burials before a list: no older news than the list will come, and no other may be held back."""
         for key, burials in list(self._buried.items()):
-            if left := tuple(burial for burial in burials if burial.order > listed_at or burial.at >= began):
+            if left := tuple(burial for burial in burials if burial.at >= began):
                 self._buried[key] = left
             else:
                 del self._buried[key]

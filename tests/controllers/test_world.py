@@ -152,6 +152,7 @@ async def test_a_restore_wakes_a_promotion() -> None:
 
     await take(world.promotions, version("p", 50, **promotion, status={"phase": "Running"}), "60")
 
+    assert len(controller.queue) == 1
     assert await controller.queue.get() == Key("n", "p")
 
 

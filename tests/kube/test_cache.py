@@ -608,6 +608,19 @@ async def test_live_read_that_goes_backwards(logged: list[Any]) -> None:
     assert "version is too old, listing again" in events(logged)
 
 
+async def test_time_out_that_is_no_alarm(logged: list[Any]) -> None:
+    """A time-out of nobody's making is a fault of ours, and said whole."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1)), page(thing("a", 1))]
+    client.watches = [[TimeoutError("stray")], []]
+
+    async with running(client):
+        await asyncio.sleep(5)
+
+    assert len(client.listed) == 2
+    assert "cache crashed, listing again" in events(logged)
+
+
 async def test_live_read_that_goes_backwards_while_a_list_is_on_its_way() -> None:
     """The alarm is not lost when there is no watch to be ended."""
     client = ScriptedClient()

@@ -336,6 +336,8 @@ async def test_begins_when_the_caches_are_synced() -> None:
     async with running(reconcile) as controller:
         controller.watches(cache, changed(lambda o: o.get("spec")), name_of)
         controller.enqueue("z")
+        await asyncio.sleep(5)
+        assert not seen
         first.set()
         await cache.wait_synced()
         more.set()

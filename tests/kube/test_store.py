@@ -78,6 +78,7 @@ HISTORIES: list[tuple[str, list[News]]] = [
      ("own", Thing(2), 1, [])]),
     ("not even of an object that was never in the cache", [("del", Thing(3), 0, []), ("own", Thing(2), 1, [])]),
     ("nor when only a bookmark has passed it", [("mark", Thing(3), 0, []), ("own", Thing(2), 1, [])]),
+    ("nor when one has just reached it", [("mark", Thing(3), 0, []), ("own", Thing(3), 1, [])]),
     ("a new object of the name", [("add", Thing(1), 0, [(None, 1)]), ("del", Thing(2), 0, [(1, None)]),
      ("add", Thing(3, "u2"), 0, [(None, 3)])]),
     ("a new object whose predecessor's deletion was not seen", [("add", Thing(1), 0, [(None, 1)]),
@@ -167,6 +168,14 @@ def test_watch_far_behind_a_deletion_is_said() -> None:
     assert (behind.backwards, behind.leap) == (True, True)
 
 
+def test_watch_behind_what_nobody_remembers() -> None:
+    """What was gone so long ago that it is forgotten is new when it is shown, whatever else is still kept."""
+    store = new_store()
+    store.gone(A, "u1", 0)
+
+    assert [Change(A, None, Thing(3))] == store.event(MODIFIED, Thing(3), 2 * MEMORY)
+
+
 def test_watch_far_behind_an_own_answer_says_gone() -> None:
     """So is a deletion, when an own answer had shown a later version."""
     store = new_store()
@@ -242,6 +251,18 @@ def test_late_answer_after_the_last_removal() -> None:
     assert store.answered(Thing(5, "u2", "b"), 1)
     assert [Change(key_of("b"), Thing(5, "u2", "b"), None, leap=True)] == all_of(steps)
     assert not store.answered(Thing(6, "u2", "b"), 1)
+
+
+def test_newer_answer_during_the_sweep() -> None:
+    """What is created anew while the sweep goes on is not swept away with its predecessor."""
+    store = new_store()
+    all_of(listed(store, [Thing(1, "u1", "a"), Thing(2, "u2", "b")], "2", 0))
+    steps = listed(store, [], "9", 1)
+    next(steps)
+    store.answered(Thing(20, "u3", "b"), 1)
+
+    assert not all_of(steps)
+    assert [Thing(20, "u3", "b")] == store.values()
 
 
 def test_list_is_not_old_news_to_itself() -> None:
@@ -533,6 +554,15 @@ def test_tombstones_of_one_name_do_not_pile_up() -> None:
         store.gone(A, f"u{number}", 0)
 
     assert len(store._buried[A]) < 100
+
+
+def test_only_the_newest_burial_is_kept() -> None:
+    """One that says all that an earlier one says takes its place."""
+    store = new_store()
+    for number in range(1, 10):
+        store.answered(Thing(number, label=OUT), number)
+
+    assert len(store._buried[A]) == 1
 
 
 @given(st.integers(min_value=0), st.integers(min_value=0))
