@@ -95,6 +95,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "kargo_py.kube.cache": {
         "its projection: {}": "part of a text",
+        "the server": "a part of REWOUND",
         "{} {} does not fit its projection: {}": "for programmers",
         "{}: {}": "an exception",
         "watch {}": "names a request",

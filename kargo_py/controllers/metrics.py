@@ -6,7 +6,7 @@ nothing between scrapes, and two instances in one process share nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ from kargo_py.kube.controller import Controller
 from kargo_py.messages import Shown, message
 
 ADDRESS_TAKEN = message(
-    "cannot serve metrics at {address}: {why}; choose another address",
+    "cannot serve metrics at {address!r}: {why}; choose another address",
     do="Another program has that port, or the address is not one of this machine. Give another "
     "`--metrics-bind-address`.",
     shown=Shown.COMMAND_LINE,
@@ -34,6 +34,9 @@ ADDRESS_MALFORMED = message(
     shown=Shown.COMMAND_LINE,
 )
 
+_SHUTDOWN = 0.5
+"""Seconds that a scrape in progress gets to end; nobody waits for metrics of a program that stops."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -42,7 +45,7 @@ _OF_A_CACHE: Sequence[tuple[str, str, Callable[[Cache[Any]], float]]] = (
     ("kargo_cache_watches", "Watches begun.", lambda c: c.stats.watches),
     ("kargo_cache_watch_events", "Watch events taken in, bookmarks apart.", lambda c: c.stats.events),
     ("kargo_cache_undecodable", "Answers and objects that could not be decoded.", lambda c: c.stats.undecodable),
-    ("kargo_cache_index_errors", "Objects that an index could not read.", lambda c: c.index_errors),
+    ("kargo_cache_index_errors", "Failed attempts to read an object for an index.", lambda c: c.index_errors),
     ("kargo_cache_handler_errors", "Handlers that failed: faults of this program.", lambda c: c.stats.handler_errors),
 )
 _OF_A_QUEUE: Sequence[tuple[str, str, Callable[[Controller[Any]], float]]] = (
@@ -140,7 +143,7 @@ class ControllerMetrics(Collector):
 
 def registry(assembly: Assembly) -> CollectorRegistry:
     """A registry of its own with the metrics of *assembly*."""
-    made = CollectorRegistry(auto_describe=False)
+    made = CollectorRegistry(auto_describe=True)
     made.register(ControllerMetrics(assembly))
     return made
 
@@ -153,20 +156,34 @@ async def serving(address: str, metrics: CollectorRegistry) -> AsyncIterator[str
     """
     host, port = _split(address)
     app = web.Application()
-    app.router.add_get("/metrics", make_aiohttp_handler(metrics))
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    app.router.add_get("/metrics", _handler(metrics))
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host or None, port)
         try:
             await site.start()
-        except OSError as error:
-            raise BindError(ADDRESS_TAKEN(address=address, why=error.strerror)) from error
+        except (OSError, ValueError) as error:  # the latter, UnicodeError among them, for a host that can be none
+            why = (error.strerror if isinstance(error, OSError) else None) or error
+            raise BindError(ADDRESS_TAKEN(address=address, why=why)) from error
         shown, number = runner.addresses[0][:2]
         _log.info("serving metrics", address=f"{shown}:{number}")
         yield f"{shown}:{number}"
     finally:
         await runner.cleanup()
+
+
+def _handler(metrics: CollectorRegistry) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    serve = make_aiohttp_handler(metrics)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await serve(request)
+        except Exception:  # noqa: BLE001 - what the library makes of an Accept header that it cannot parse
+            plain = request.clone(headers={}, rel_url=request.rel_url.with_query(None))
+            return await serve(plain)
+
+    return handle
 
 
 def _split(address: str) -> tuple[str, int]:

@@ -539,7 +539,8 @@ def _call(stage: JsonObject | None) -> object:
 
 
 def _acknowledged_promotion(_old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-    return (Key(new["metadata"]["namespace"], _current_name(new)),) if new is not None else ()
+    name = _current_name(new)
+    return (Key(new["metadata"]["namespace"], name),) if new is not None and name else ()
 
 
 def _operation_news() -> Predicate[Application]:

@@ -190,12 +190,8 @@ def freight_here(stage: JsonObject) -> Iterable[Key]:
 
 
 def _checked_keys(checks: Iterable[Any], checker: HealthChecker, uses: str) -> set[Key]:
-    found: set[Key] = set()
-    for check in checks:
-        config = check.get("config") if isinstance(check, dict) and check.get("uses") == uses else None
-        if isinstance(config, dict):
-            found.update(checker.checked(config))
-    return found
+    configs = (check.get("config") for check in checks if isinstance(check, dict) and check.get("uses") == uses)
+    return {key for config in configs if isinstance(config, dict) for key in checker.checked(config)}
 
 
 def checked_by(checker: HealthChecker, uses: str) -> Callable[[JsonObject], Iterable[Key]]:
@@ -205,10 +201,7 @@ def checked_by(checker: HealthChecker, uses: str) -> Callable[[JsonObject], Iter
         status = stage.get("status") or {}
         last = (status.get("lastPromotion") or {}).get("status") or {}
         kept = ((status.get("health") or {}).get("config") or {}).get("checks")
-        every = [*(last.get("healthChecks") or ()), *(kept or ())]
-        return {
-            key for check in every if check.get("uses") == uses for key in checker.checked(check.get("config") or {})
-        }
+        return _checked_keys([*(last.get("healthChecks") or ()), *(kept or ())], checker, uses)
 
     return keys
 
@@ -222,10 +215,7 @@ def left_behind(checker: HealthChecker, uses: str) -> Callable[[JsonObject], Ite
     def keys(promotion: JsonObject) -> Iterable[Key]:
         if phase_of(promotion) != PromotionPhase.SUCCEEDED:
             return ()
-        every = promotion["status"].get("healthChecks") or ()
-        return {
-            key for check in every if check.get("uses") == uses for key in checker.checked(check.get("config") or {})
-        }
+        return _checked_keys(promotion["status"].get("healthChecks") or (), checker, uses)
 
     return keys
 

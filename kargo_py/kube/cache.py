@@ -4,7 +4,8 @@ The rules by which news is put together are in :mod:`kargo_py.kube.store`; this 
 lists, watches, reconnects and tells the handlers. What it guarantees to a caller:
 
 * handlers see every object as a chain of (old, new), each version at most once, deletions included, also those that
-  happened while the connection was down;
+  happened while the connection was down. Where the chain has a gap or goes backwards, because a watch expired, lagged,
+  or the server was restored from a backup, that is said (:class:`~kargo_py.kube.store.Change`);
 * the answer to an own write is in the cache before the writer goes on (:meth:`Cache.observe`);
 * a frozen server costs at most a minute: each watch ends by itself after 40 to 60 seconds, and a silent one just after;
 * no object's content stops the others: what the projection cannot reduce is kept whole, what an index cannot read is
@@ -19,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import structlog
 from tenacity import wait_random_exponential
@@ -35,10 +36,10 @@ from kargo_py.kube.errors import (
     Gone,
     KubeError,
     NotFound,
-    TooManyRequests,
     Unauthorized,
     Unreachable,
 )
+from kargo_py.kube.health import PASSING, SHORT_WATCH, Activity, Health
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.store import Change, Store, version_order
 from kargo_py.messages import Shown, message
@@ -72,7 +73,7 @@ NOT_UPDATED = message(
     shown=Shown.LOG,
 )
 REWOUND = message(
-    "the server is at {version} only, a restored backup it seems",
+    "{what} is at {version} only, less than it was: a restored backup it seems",
     do="The API server's database was restored from a backup. Everything is listed again by itself; look at the "
     "Promotions of the time that was lost.",
     shown=Shown.LOG,
@@ -85,19 +86,16 @@ WATCH_TOO_SHORT = message(
 )
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 Handler: TypeAlias = Callable[[T | None, T | None], None]
+Listener: TypeAlias = Callable[[Change[T]], None]
 
 PAGE_SIZE = 500
 WATCH_SECONDS = (40, 60)
 DEFAULT_BACK_OFF = wait_random_exponential(multiplier=0.25, max=30)
 
 _YIELD_EVERY = 250
-_SHORT_WATCH = 1.0
-# After these the watch goes on from the last version; after any other refusal only a new list is sure to help.
-_PASSING = (ConnectionLost, Unreachable, TooManyRequests)
-
-_Activity: TypeAlias = Literal["list", "watch"]
 
 _log = structlog.get_logger(__name__)
 
@@ -155,19 +153,17 @@ class Cache(Generic[T]):
         self._on_undecodable = on_undecodable
         self._back_off = back_off
         self._store: Store[T] = Store(codec.meta, indexes=indexes, selects=selects)
-        self._handlers: tuple[Handler[T], ...] = ()
+        self._listeners: tuple[Listener[T], ...] = ()
         self._witnesses: tuple[Callable[[T], None], ...] = ()
-        self._untold: deque[tuple[Change[T], tuple[Handler[T], ...]]] = deque()
+        self._untold: deque[tuple[Change[T], tuple[Listener[T], ...]]] = deque()
         self._telling = False
         self._dirty: dict[Key, object] = {}
         self._version = ""
-        self._doubtful = False
-        self._expired = False
-        self._failures = 0
-        self._failing: _Activity | None = None
+        self._health = Health()
+        self._alarm: Gone | None = None
+        self._following: asyncio.Timeout | None = None
         self._synced = asyncio.Event()
         self._news_of_health = asyncio.Event()
-        self.health: KubeError | None = None
         self.stats = CacheStats()
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -176,6 +172,11 @@ class Cache(Generic[T]):
     def synced(self) -> bool:
         """True once the first list is in."""
         return self._synced.is_set()
+
+    @property
+    def health(self) -> KubeError | None:
+        """Why the cache is not being kept current, None if it is."""
+        return self._health.error
 
     @property
     def index_errors(self) -> int:
@@ -222,10 +223,11 @@ class Cache(Generic[T]):
         """The object from the server, or what is newer by the time it answers; goes into the cache too.
 
         None if there is no such object, or if it does not belong into this cache. Raises KubeError, the object stays
-        dirty then.
+        dirty then; among others Gone if the server shows an older version than was known when it was asked, so that
+        nothing here can be relied on before the new list is in that this causes.
         """
         mark = self._dirty.get(key)
-        uid = self._store.uid(key)
+        uid, known = self._store.uid(key), self._store.order(key)
         try:
             answer = await self._client.get(self.resource, key, codec=self._codec)
         except NotFound as error:
@@ -234,6 +236,10 @@ class Cache(Generic[T]):
                 raise
             self.observe_gone(key, uid)
         else:
+            version = self._codec.meta(answer).resource_version
+            if version_order(version) < known:
+                self.mark_dirty(key)
+                raise self._raise_alarm(_rewound(str(key), version))
             self.observe(answer)
         if self._dirty.get(key) is mark:
             # Else it was marked again, and this answer may be from before what it was marked for.
@@ -248,9 +254,13 @@ class Cache(Generic[T]):
         What is in the cache already is told at once, as (None, object). A handler may call any method of the cache:
         what changes by that is told after the change being told.
         """
-        self._handlers = (*self._handlers, handler)
+        self.listen(lambda change: handler(change.old, change.new))
+
+    def listen(self, listener: Listener[T]) -> None:
+        """Like :meth:`subscribe`, for who needs to know more of a change than (old, new)."""
+        self._listeners = (*self._listeners, listener)
         known = [Change(key, None, obj) for key, obj in zip(self.keys(), self.values(), strict=True)]
-        self._untold.extend((change, (handler,)) for change in known)
+        self._untold.extend((change, (listener,)) for change in known)
         self._tell()
 
     def witness(self, see: Callable[[T], None]) -> None:
@@ -265,14 +275,17 @@ class Cache(Generic[T]):
         """Take in the answer to an own write, or a live read."""
         if self._namespace and self._codec.meta(answer).key.namespace != self._namespace:
             return
-        self._dispatch(self._store.answered(self._seen(answer), self._now()))
+        self._dispatch(self._store.answered(self._admitted(answer), self._now()))
 
     def observe_gone(self, key: Key, uid: str) -> None:
         """Take in that a live read or delete of ours found the object *uid* of that *key* gone."""
         self._dispatch(self._store.gone(key, uid, self._now()))
 
     def mark_dirty(self, key: Key) -> None:
-        """After a conflict or an unknown outcome: the next :meth:`read` of *key* asks the server."""
+        """After a conflict or an unknown outcome: the next :meth:`read` of *key* asks the server.
+
+        Unless the object is shown to be gone before that.
+        """
         self._dirty[key] = object()
 
     # -- list and watch ------------------------------------------------------------------------------------------
@@ -280,17 +293,16 @@ class Cache(Generic[T]):
     async def run(self) -> None:
         """Keep the cache current until cancelled; whatever the server does, it is tried again."""
         while True:
-            activity: _Activity = "list"
+            activity: Activity = "list"
             try:
                 await self._list()
                 activity = "watch"
                 await self._follow()
             except Gone as error:
-                if self._expired:
-                    await self._failed(error, activity)
-                else:
+                if self._health.expired():
                     _log.info("version is too old, listing again", resource=str(self.resource), why=error.message)
-                self._expired = True
+                else:
+                    await self._failed(error, activity)
             except DecodeError as error:
                 self._undecodable(error)
                 await self._failed(error, activity)
@@ -303,6 +315,7 @@ class Cache(Generic[T]):
 
     async def _list(self) -> None:
         self.stats.lists += 1
+        self._alarm = None
         began, known = self._now(), self._store.furthest
         objects: list[T] = []
         page = await self._page()
@@ -317,8 +330,7 @@ class Cache(Generic[T]):
             if number % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         self._version = page.resource_version
-        self._doubtful = False
-        self._recovered("list")
+        self._tell_recovery(self._health.listed())
         if not self._synced.is_set():
             _log.info("cache synced", resource=str(self.resource), objects=len(self._store))
             self._synced.set()
@@ -336,21 +348,40 @@ class Cache(Generic[T]):
 
     async def _follow(self) -> None:
         """Watch from the last version on, again and again; raises KubeError when only a new list helps."""
-        while True:
-            try:
-                if self._doubtful:
-                    await self._check_history()
-            except (Gone, NotFound, DecodeError):
+        try:
+            async with asyncio.timeout(None) as self._following:
+                while self._alarm is None:
+                    await self._follow_once()
+        except TimeoutError:
+            if self._alarm is None:
                 raise
-            except KubeError as error:
-                # A server that has just started refuses what it will allow in a second: no reason to list all.
-                await self._failed(error, "watch")
-                continue
-            try:
-                await self._watch()
-            except _PASSING as error:
-                self._doubtful = True
-                await self._failed(error, "watch")
+        finally:
+            self._following = None
+        if self._alarm is not None:
+            raise self._alarm
+
+    async def _follow_once(self) -> None:
+        try:
+            if self._health.doubtful:
+                await self._check_history()
+        except (Gone, NotFound, DecodeError):
+            raise
+        except KubeError as error:
+            # A server that has just started refuses what it will allow in a second: no reason to list all.
+            await self._failed(error, "watch")
+            return
+        try:
+            await self._watch()
+        except PASSING as error:
+            await self._failed(error, "watch")
+
+    def _raise_alarm(self, error: Gone) -> Gone:
+        """Have everything listed again at once, whatever the watch is doing; gives back *error*."""
+        if self._alarm is None:
+            self._alarm = error
+            if self._following is not None:
+                self._following.reschedule(self._now())
+        return error
 
     async def _check_history(self) -> None:
         """Raise Gone if the server knows nothing of our version any more.
@@ -362,16 +393,15 @@ class Cache(Generic[T]):
         known = self._store.furthest
         page = await self._page(limit=1)
         if version_order(page.resource_version) < known:
-            raise Gone(410, "Expired", REWOUND(version=page.resource_version))
-        self._doubtful = False
-        if isinstance(self.health, Unreachable):
-            self._recovered("watch")
+            raise _rewound("the server", page.resource_version)
+        self._tell_recovery(self._health.checked())
 
     async def _watch(self) -> None:
         """One watch. Raises ConnectionLost if it ended as soon as it had begun."""
         self.stats.watches += 1
         seconds = random.randint(*WATCH_SECONDS)  # noqa: S311 - spreads load, guards nothing
-        began, version = self._now(), self._version
+        began = self._now()
+        shown = 0
         stream = self._client.watch(
             self.resource,
             self._namespace,
@@ -380,20 +410,25 @@ class Cache(Generic[T]):
             label_selector=self._label_selector,
             timeout_seconds=seconds,
         )
-        async with aclosing(stream) as events:
-            async for event in events:
-                self._take(event)
-                if self.stats.events % _YIELD_EVERY == 0:
-                    # What is in the socket's buffer already is given without a pause.
-                    await asyncio.sleep(0)
+        try:
+            async with aclosing(stream) as events:
+                async for event in events:
+                    self._take(event)
+                    shown += 1
+                    if shown % _YIELD_EVERY == 0:
+                        # What is in the socket's buffer already is given without a pause.
+                        await asyncio.sleep(0)
+        except KubeError:
+            if shown:
+                self._health.broke(self._now() - began)
+            raise
         lasted = self._now() - began
-        self._doubtful = lasted < seconds - 1
-        if lasted < _SHORT_WATCH and version == self._version:
+        self._tell_recovery(self._health.ended(lasted, seconds))
+        if lasted < SHORT_WATCH:
             raise ConnectionLost(WATCH_TOO_SHORT(), request=f"watch {self.resource}")
-        self._alive()
 
     def _take(self, event: WatchEvent[T]) -> None:
-        self._alive()
+        self._tell_recovery(self._health.shown())
         self._version = event.resource_version or self._version
         if event.object is None or event.type is EventType.BOOKMARK:
             self._store.bookmark(self._version)
@@ -414,10 +449,11 @@ class Cache(Generic[T]):
                 _log.warning(LEFT_OUT(), resource=str(self.resource), why=str(error))
                 self._undecodable(error)
             else:
-                kept.append(self._seen(obj))
+                kept.append(self._admitted(obj))
         return kept
 
-    def _seen(self, obj: T) -> T:
+    def _admitted(self, obj: T) -> T:
+        """What is kept of *obj*; the witnesses are told."""
         kept = self._project(obj)
         for see in self._witnesses:
             self._call(self._codec.meta(obj).key, see, kept)
@@ -447,7 +483,9 @@ class Cache(Generic[T]):
         for change in changes:
             if change.backwards:
                 self.mark_dirty(change.key)
-            self._untold.append((change, self._handlers))
+            elif change.new is None:
+                self._dirty.pop(change.key, None)
+            self._untold.append((change, self._listeners))
         self._tell()
 
     def _tell(self) -> None:
@@ -457,15 +495,15 @@ class Cache(Generic[T]):
         self._telling = True
         try:
             while self._untold:
-                change, handlers = self._untold.popleft()
-                for handler in handlers:
-                    self._call(change.key, handler, change.old, change.new)
+                change, listeners = self._untold.popleft()
+                for listener in listeners:
+                    self._call(change.key, listener, change)
         finally:
             self._telling = False
 
-    def _call(self, key: Key, handler: Callable[..., None], *arguments: T | None) -> None:
+    def _call(self, key: Key, handler: Callable[[U], None], what: U) -> None:
         try:
-            handler(*arguments)
+            handler(what)
         except Exception:  # noqa: BLE001 - logged whole
             # A handler that fails is our bug; it must not keep the news from the others.
             self.stats.handler_errors += 1
@@ -473,32 +511,24 @@ class Cache(Generic[T]):
 
     # -- health --------------------------------------------------------------------------------------------------
 
-    async def _failed(self, error: KubeError, activity: _Activity) -> None:
+    async def _failed(self, error: KubeError, activity: Activity) -> None:
         """Note the failure, log it if it is another one than before, and wait before the next try."""
-        if type(self.health) is not type(error):
+        if self._health.failed(error, activity):
             _log.warning(NOT_UPDATED(), resource=str(self.resource), error=str(error))
-        self.health, self._failing = error, activity
         self._news_of_health.set()
-        self._failures += 1
-        await asyncio.sleep(pause_before(self._failures, self._back_off, error))
+        await asyncio.sleep(pause_before(self._health.failures, self._back_off, error))
 
-    def _alive(self) -> None:
-        """The watch shows something, or ended in order."""
-        self._expired = False
-        self._recovered("watch")
-
-    def _recovered(self, activity: _Activity) -> None:
-        """*activity* works; a list that works says nothing about a watch that was refused."""
-        if activity == "list" and self._failing == "watch" and not isinstance(self.health, _PASSING):
-            return
-        if self.health is not None:
+    def _tell_recovery(self, recovered: bool) -> None:
+        if recovered:
             _log.info("cache is being updated again", resource=str(self.resource))
-        self.health = self._failing = None
-        self._failures = 0
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _rewound(what: str, version: str) -> Gone:
+    return Gone(410, "Expired", REWOUND(what=what, version=version))
 
 
 def _hopeless(error: KubeError) -> bool:

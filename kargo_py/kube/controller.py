@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
@@ -16,11 +16,23 @@ from kargo_py.kube.cache import Cache
 from kargo_py.kube.errors import Conflict, KubeError
 from kargo_py.kube.predicates import Predicate
 from kargo_py.kube.queue import DEFAULT_BACK_OFF, WorkQueue
+from kargo_py.kube.store import Change
 from kargo_py.messages import Shown, message
 
 CANCELLED = message(
     "reconciles cancelled",
     do="At the end: what was in progress took longer than 20 seconds. The next process goes on from what is on record.",
+    shown=Shown.LOG,
+)
+PREDICATE_FAILED = message(
+    "predicate failed, taken as passed",
+    do="A fault of kargo-py, on an object of a form that nobody foresaw: please report it with its traceback. The "
+    "object is looked at all the same.",
+    shown=Shown.LOG,
+)
+MAPPING_FAILED = message(
+    "mapping failed, trying the new object alone",
+    do="As above. What the former state of the object belonged to is not woken by it.",
     shown=Shown.LOG,
 )
 FAILED = message(
@@ -96,17 +108,39 @@ class Controller(Generic[K]):
     def watches(
         self, cache: Cache[T], predicate: Predicate[T], keys: Callable[[T | None, T | None], Iterable[K]]
     ) -> Self:
-        """Enqueue the keys that *keys* names for every change of *cache* that passes *predicate*."""
+        """Enqueue the keys that *keys* names for every change of *cache* that passes *predicate*.
 
-        def handler(old: T | None, new: T | None) -> None:
-            if predicate(old, new):
-                for key in keys(old, new):
+        A leap (see :class:`~kargo_py.kube.store.Change`) passes every predicate: "only we write this" is true of no
+        server that was restored from a backup. So *keys* must cope with any (old, new).
+        """
+
+        def listener(change: Change[T]) -> None:
+            if change.leap or self._passes(predicate, change):
+                for key in self._named(keys, change):
                     self.queue.add(key)
 
         if cache not in self._caches:
             self._caches.append(cache)
-        cache.subscribe(handler)
+        cache.listen(listener)
         return self
+
+    def _passes(self, predicate: Predicate[T], change: Change[T]) -> bool:
+        """One that cannot cope with an object's content must not hide what comes after it."""
+        try:
+            return predicate(change.old, change.new)
+        except Exception:  # noqa: BLE001 - logged whole
+            _log.exception(PREDICATE_FAILED(), controller=self.name, key=str(change.key))
+            return True
+
+    def _named(self, keys: Callable[[T | None, T | None], Iterable[K]], change: Change[T]) -> Sequence[K]:
+        """The keys for *change*; for the new object alone if there is something about the old one."""
+        try:
+            return list(keys(change.old, change.new))
+        except Exception:
+            if change.old is None or change.new is None:
+                raise
+            _log.exception(MAPPING_FAILED(), controller=self.name, key=str(change.key))
+            return list(keys(None, change.new))
 
     def enqueue(self, key: K, after: float = 0.0) -> None:
         """Reconcile *key* now, or in *after* seconds."""

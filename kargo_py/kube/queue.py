@@ -100,9 +100,14 @@ class WorkQueue(Generic[K]):
         self._arm()
 
     def retry(self, key: K, error: BaseException | None = None) -> float:
-        """*key* failed with *error*: it comes back after its back-off, whose length in seconds is returned."""
+        """*key* failed with *error*: it comes back after its back-off, whose length in seconds is returned.
+
+        That is 0 if there has been news of it meanwhile, since news outranks a back-off.
+        """
         self.stats.retries += 1
         failures = self._failures[key] = self._failures.get(key, 0) + 1
+        if key in self._again or key in self._ready:
+            return 0.0
         delay = pause_before(failures, self._back_off, error)
         self.add_after(key, delay)
         return delay

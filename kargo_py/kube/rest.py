@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
+from kargo_py.kube.backoff import MOST_ASKED
 from kargo_py.kube.client import Codec, Page, PatchType, WatchEvent
 from kargo_py.kube.codec import decode, encode
 from kargo_py.kube.errors import (
@@ -499,7 +500,7 @@ def _params(**given: str) -> dict[str, str]:
 
 
 def _seconds(header: str | None) -> float | None:
-    return float(header) if header is not None and header.isdecimal() else None
+    return min(float(header), MOST_ASKED) if header is not None and header.isdecimal() else None
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kargo_py.argocd.application import Application, Metadata
-from kargo_py.controllers.metrics import BindError, ControllerMetrics, registry, serving
-from kargo_py.controllers.running import Assembly
+from kargo_py.controllers.metrics import BindError, ControllerMetrics, _split, registry, serving
+from kargo_py.controllers.running import Assembly, Options, StartError, _metrics, assemble
 from kargo_py.controllers.world import World
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.kube.controller import Controller
+from kargo_py.kube.errors import Unreachable
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.rest import Stats
 from tests.kube.fakes import ScriptedClient
@@ -94,9 +96,107 @@ async def test_addresses_that_are_none(address: str) -> None:
 async def test_address_in_use() -> None:
     """The error names the address and why it cannot be had."""
     async with serving("127.0.0.1:0", registry(assembly())) as taken:
-        with pytest.raises(BindError, match=rf"cannot serve metrics at {taken}: .*choose another address"):
+        with pytest.raises(BindError, match=rf"cannot serve metrics at '{taken}': .*choose another address"):
             async with serving(taken, registry(assembly())):
                 pytest.fail("served")
+
+
+@pytest.mark.parametrize("address", ["a..b:9090", "x" * 64 + ":9090", "\0:9090"])
+async def test_hosts_that_are_none(address: str) -> None:
+    """What no socket or resolver can make anything of is said like any other address that cannot be used."""
+    with pytest.raises(BindError, match=r"cannot serve metrics at .*choose another address"):
+        async with serving(address, registry(assembly())):
+            pytest.fail("served")
+
+
+def test_an_ipv6_address() -> None:
+    """Its brackets are not part of the host."""
+    assert _split("[::1]:9090") == ("::1", 9090)
+
+
+async def test_a_cache_that_is_not_current() -> None:
+    """A cache that was filled and cannot be followed is not current."""
+    parts = assembly()
+    stages = parts.world.stages
+    stages._synced.set()
+    async with serving("127.0.0.1:0", registry(parts)) as address:
+        well = await scrape(address)
+        stages._health.failed(Unreachable("refused"), "watch")
+        ill = await scrape(address)
+
+    name = ("kargo_cache_current", "stages.kargo.akuity.io")
+    assert (well[name], ill[name]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["application/openmetrics-text; version=abc", "application/openmetrics-text;version=1..0", "text/plain; version=x"],
+)
+async def test_accept_that_nobody_understands(accept: str) -> None:
+    """Whatever a client asks for, it gets plain text rather than an error."""
+    async with (
+        serving("127.0.0.1:0", registry(assembly())) as address,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{address}/metrics", headers={"Accept": accept}) as answer,
+    ):
+        assert (answer.status, answer.content_type) == (200, "text/plain")
+        assert "kargo_cache_objects" in await answer.text()
+
+
+async def test_some_metrics_only() -> None:
+    """A scraper may name those that it wants."""
+    async with serving("127.0.0.1:0", registry(assembly())) as address, aiohttp.ClientSession() as session:
+        url = f"http://{address}/metrics?name[]=kargo_reconciles_total&name[]=kargo_queue_ready&name[]=nothing"
+        async with session.get(url) as answer:
+            names = {family.name for family in text_string_to_metric_families(await answer.text())}
+
+    assert names == {"kargo_reconciles", "kargo_queue_ready"}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc",
+        b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1000,
+    ],
+    ids=["never sent", "never read"],
+)
+async def test_stopping_waits_for_no_client(request_: bytes) -> None:
+    """A client that neither sends nor reads on does not hold up the end of the program."""
+    loop = asyncio.get_running_loop()
+    async with serving("127.0.0.1:0", registry(assembly())) as address:
+        host, port = address.split(":")
+        _, writer = await asyncio.open_connection(host, int(port), limit=1)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(request_)
+        await asyncio.sleep(0.5)
+        began = loop.time()
+    took = loop.time() - began
+    writer.transport.abort()
+
+    assert took < 2
+
+
+async def test_address_that_cannot_be_used_ends_the_start() -> None:
+    """It is told like everything else that keeps the controllers from running."""
+    with pytest.raises(StartError, match="write HOST:PORT"):
+        async with _metrics(assembly(), "nine"):
+            pytest.fail("started")
+
+
+async def test_two_servers() -> None:
+    """Where Argo CD lives elsewhere its server is counted apart, and Events on Applications are written there."""
+    here: Any = ScriptedClient()
+    there: Any = ScriptedClient()
+    here.stats, there.stats = Stats(), Stats()
+
+    one, two = assemble(here, here, "me", Options()), assemble(here, there, "me", Options())
+
+    assert (one.servers, len(one.recorders)) == ({"kargo": here.stats}, 1)
+    assert two.servers == {"kargo": here.stats, "argocd": there.stats}
+    assert two.world.argocd_recorder is two.recorders[1] is not two.world.recorder
+    two.world.argocd.applications.observe(Application(Metadata("a", "argocd", "u", "1"), unreadable="no spec"))
+    assert [len(recorder._queue) for recorder in two.recorders] == [0, 1]
 
 
 async def test_unreadable_application(logged: list[Any]) -> None:

@@ -7,15 +7,22 @@ from typing import Any
 import pytest
 
 from kargo_py.api.stage import Stage
+from kargo_py.controllers.promotion import PromotionController
 from kargo_py.controllers.world import (
     STAGES,
     Models,
     Responsibility,
+    World,
+    checked_by,
     event_name,
+    left_behind,
     project_promotion,
     stage_of,
     targets_of,
 )
+from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.kube.cache import Cache
+from kargo_py.kube.client import Page
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key
 from tests.kube.fakes import ScriptedClient
@@ -77,10 +84,76 @@ def test_stage_of_what_cannot_be_read() -> None:
     assert stage_of({"metadata": meta}) == ()
 
 
+CHECK = {"uses": "x", "config": {"apps": [{"name": "a"}]}}
+
+
+@pytest.mark.parametrize(
+    ("checks", "found"),
+    [
+        ([CHECK], {Key("argocd", "a")}),
+        ([CHECK | {"uses": "y"}], set()),
+        ([None, 7, "x", [], {}, {"uses": "x"}, CHECK | {"config": "a"}, CHECK], {Key("argocd", "a")}),
+        (None, set()),
+    ],
+    ids=["ours", "another's", "nonsense", "none"],
+)
+def test_checked(checks: Any, found: set[Key]) -> None:
+    """A Stage is found by what its health checks are about, a Promotion by those that it leaves; nonsense is none."""
+    checker = ArgoCD(ScriptedClient())
+    stage = {"status": {"lastPromotion": {"status": {"healthChecks": checks}}}}
+    kept = {"status": {"health": {"config": {"checks": checks}}}}
+    promotion = {"status": {"phase": "Succeeded", "healthChecks": checks}}
+
+    assert set(checked_by(checker, "x")(stage)) == set(checked_by(checker, "x")(kept)) == found
+    assert set(left_behind(checker, "x")(promotion)) == found
+    assert not set(left_behind(checker, "x")({"status": {"phase": "Running", "healthChecks": checks}}))
+
+
+async def test_freight_is_read_as_it_comes(logged: list[Any]) -> None:
+    """Freight that cannot be read is told at once, though nothing is reconciled because of it."""
+    client = ScriptedClient()
+    recorder = EventRecorder(client, "kargo-py", "me")
+    world = World(instance="me", client=client, argocd=ArgoCD(client), recorder=recorder, steps={}, checkers={})
+    meta = {"name": "f", "namespace": "n", "uid": "u", "resourceVersion": "1"}
+    world.freights.observe({"metadata": meta, "commits": 7})
+
+    assert world.unreadable["Freight"] == 1
+    assert [event["kind"] for event in logged] == ["Freight"]
+
+
 def test_event_names() -> None:
     """The same thing has the same name, and a long one fits."""
     assert event_name("a", "R", "x") == event_name("a", "R", "x") != event_name("a", "R", "y")
     assert len(event_name("a" * 300, "R")) <= 253
+
+
+async def test_a_restore_wakes_a_promotion() -> None:
+    """One that had ended and runs again, by an etcd restore, is worked on, though only we write its status."""
+    client = ScriptedClient()
+    recorder = EventRecorder(client, "kargo-py", "me")
+    world = World(instance="me", client=client, argocd=ArgoCD(client), recorder=recorder, steps={}, checkers={})
+    controller = PromotionController(world).controller()
+    stage: dict[str, Any] = {"spec": {}, "status": {"currentPromotion": {"name": "p"}}}
+    promotion: dict[str, Any] = {"spec": {"stage": "dev"}}
+
+    def version(name: str, number: int, **of: Any) -> dict[str, Any]:
+        return {"metadata": {"namespace": "n", "name": name, "uid": name, "resourceVersion": str(number)}, **of}
+
+    async def take(cache: Cache[dict[str, Any]], obj: dict[str, Any], at: str) -> None:
+        client.lists = [Page([obj], at)]
+        await cache._list()
+
+    await take(world.stages, version("dev", 40, **stage), "90")
+    await take(world.promotions, version("p", 85, **promotion, status={"phase": "Succeeded"}), "90")
+    while len(controller.queue):
+        controller.queue.done(await controller.queue.get())
+    await take(world.stages, version("dev", 39, spec={}), "60")
+    assert not len(controller.queue)
+
+    await take(world.promotions, version("p", 50, **promotion, status={"phase": "Running"}), "60")
+
+    assert len(controller.queue) == 1
+    assert await controller.queue.get() == Key("n", "p")
 
 
 async def test_unreadable_is_told_once(logged: list[Any]) -> None:

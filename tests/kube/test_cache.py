@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from tenacity import wait_fixed
+from tenacity import wait_exponential, wait_fixed
 
+from kargo_py.kube.backoff import MOST_ASKED
 from kargo_py.kube.cache import WATCH_SECONDS, Cache
 from kargo_py.kube.client import EventType, Page, WatchEvent
 from kargo_py.kube.codec import JSON
@@ -418,6 +420,314 @@ async def test_hopeless(error: KubeError) -> None:
         assert observed.cache.synced
 
 
+@pytest.mark.parametrize("seconds", [float("9" * 400), 1e9], ids=["infinite", "years"])
+async def test_the_server_does_not_say_when_to_give_up(seconds: float) -> None:
+    """A server that asks for an absurd time is asked again before long."""
+    client = ScriptedClient()
+    busy = TooManyRequests(429, "TooManyRequests", "slow down")
+    busy.retry_after = seconds
+    client.lists = [busy, page()]
+
+    async with running(client) as observed:
+        await asyncio.sleep(MOST_ASKED + 1)
+        assert observed.cache.synced
+
+
+async def never_hot(client: ScriptedClient) -> int:
+    """How many watches there are in ten minutes of a cache of *client*."""
+    client.lists += [page(thing("a", 1)) for _ in range(1000)]
+    async with running(client):
+        await asyncio.sleep(600)
+    return len(client.watched)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [Unreachable("refused")],
+        [ConnectionLost("reset")],
+        ["12", END],
+        ["12", ConnectionLost("reset")],
+        ["12", ("MODIFIED", thing("a", 13)), gone()],
+        [("MODIFIED", thing("a", 13)), BadRequest(400, "BadRequest", "no")],
+    ],
+    ids=[
+        "refused",
+        "lost",
+        "bookmark, then the end",
+        "bookmark, then lost",
+        "event, then too old",
+        "event, then refused",
+    ],
+)
+async def test_no_hot_loop(script: list[Any]) -> None:
+    """However little a watch works, and whatever the server says in between, it is tried ever more rarely."""
+    client = ScriptedClient()
+    client.watches = [list(script) for _ in range(1000)]
+
+    assert 10 < await never_hot(client) < 120
+
+
+async def test_a_watch_that_lasted_makes_pauses_short_again() -> None:
+    """What failed long ago does not slow down what fails now, be it a watch or its version."""
+    times: list[float] = []
+
+    class Timed(ScriptedClient):
+        async def list(self, *arguments: Any, limit: int = 0, **options: Any) -> Page[Any]:
+            if limit != 1:
+                times.append(asyncio.get_running_loop().time())
+            return await super().list(*arguments, limit=limit, **options)
+
+    client = Timed()
+    client.lists = [page(thing("a", 1)) for _ in range(3)]
+    lost = [[ConnectionLost("reset")] for _ in range(6)]
+    client.watches = [[gone()], *lost, ["12", 5.0, ConnectionLost("reset")], [10.0, gone()], []]
+
+    async with running(client, back_off=wait_exponential(multiplier=1, max=100)):
+        await asyncio.sleep(600)
+
+    # Six pauses, each twice as long, 5 s, a pause of 1 s since it is the first failure again, 10 s, no pause any more.
+    assert [later - earlier for earlier, later in pairwise(times)] == [
+        pytest.approx(0, abs=0.1),
+        pytest.approx(63 + 5 + 1 + 10, abs=0.1),
+    ]
+
+
+async def test_version_that_is_no_version_of_ours() -> None:
+    """An event without a version does not make the next watch begin anywhere."""
+    client = ScriptedClient()
+    client.lists = [page()]
+    client.watches = [["", 40.0, END], []]
+
+    async with running(client):
+        await asyncio.sleep(60)
+
+    assert client.watched == ["10", "10"]
+
+
+async def test_bookmark_makes_answers_old() -> None:
+    """What a bookmark has passed is old news, also when an answer brings it."""
+    client = ScriptedClient()
+    client.lists = [page()]
+    client.watches = [["20"]]
+
+    async with running(client) as observed:
+        await asyncio.sleep(1)
+        observed.cache.observe(thing("a", 15))
+
+    assert not observed.told
+
+
+async def test_history_is_checked_once() -> None:
+    """A server that knows our version is not asked for it again before the next watch that breaks."""
+    client = ScriptedClient()
+    client.lists = [page()]
+    client.watches = [[2.0, ConnectionLost("reset")], [60.0, END], [60.0, END], []]
+
+    async with running(client):
+        await asyncio.sleep(150)
+
+    assert (len(client.watched), client.checks) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        NotFound(404, "NotFound", "the server could not find the requested resource", status={"details": {}}),
+        DecodeError("no JSON"),
+    ],
+    ids=["no such resource", "undecodable"],
+)
+async def test_check_that_is_refused(refusal: Exception) -> None:
+    """A server that does not even answer how far it is with sense is listed again."""
+    client = ScriptedClient()
+    client.lists = [page(), page(version="20")]
+    client.watches = [[2.0, ConnectionLost("reset")], []]
+    client.version = refusal
+
+    async with running(client):
+        await asyncio.sleep(60)
+
+    assert client.watched == ["10", "20"]
+
+
+async def test_watch_that_is_undecodable_is_closed() -> None:
+    """A watch is closed before anything else is done, however it ends."""
+    open_when_listed: list[int] = []
+
+    class Counting(ScriptedClient):
+        async def list(self, *arguments: Any, **options: Any) -> Page[Any]:
+            open_when_listed.append(self.open_watches)
+            return await super().list(*arguments, **options)
+
+        async def watch(self, *arguments: Any, **options: Any) -> AsyncGenerator[WatchEvent[Any]]:
+            async for event in super().watch(*arguments, **options):
+                yield event
+
+    client = Counting()
+    client.lists = [page(), page()]
+    client.watches = [[("ADDED", thing("a", 11))], []]
+    cache: Cache[JsonObject] = Cache(client, THINGS, codec=JSON)
+    take = cache._take
+
+    def take_one(event: WatchEvent[JsonObject]) -> None:
+        take(event)
+        raise DecodeError("a crash in the middle of a stream")
+
+    cache._take = take_one  # type: ignore[method-assign]
+    task = asyncio.create_task(cache.run())
+    await asyncio.sleep(5)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert open_when_listed == [0, 0]
+
+
+# -- a server that was restored from a backup
+
+
+async def test_live_read_that_goes_backwards(logged: list[Any]) -> None:
+    """A server that has caught up looks like any other; but an object older than it was proves that it was restored."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 80), thing("b", 70), version="90"), page(thing("a", 40), version="1000001")]
+    client.watches = [[("MODIFIED", thing("a", 91))], []]
+    client.objects[A] = thing("a", 40)
+
+    async with running(client) as observed:
+        await observed.until(3)
+        with pytest.raises(Gone, match="ns/a is at 40 only"):
+            await observed.cache.read_live(A)
+        with pytest.raises(Gone):
+            await observed.cache.read(A)
+        await observed.until(5)
+        assert version_of(await observed.cache.read(A)) == "40"
+
+    assert observed.told == [(None, "80"), (None, "70"), ("80", "91"), ("91", "40"), ("70", None)]
+    assert (len(client.listed), client.watched) == (2, ["90", "1000001"])
+    assert "version is too old, listing again" in events(logged)
+
+
+async def test_time_out_that_is_no_alarm(logged: list[Any]) -> None:
+    """A time-out of nobody's making is a fault of ours, and said whole."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1)), page(thing("a", 1))]
+    client.watches = [[TimeoutError("stray")], []]
+
+    async with running(client):
+        await asyncio.sleep(5)
+
+    assert len(client.listed) == 2
+    assert "cache crashed, listing again" in events(logged)
+
+
+async def test_live_read_that_goes_backwards_while_a_list_is_on_its_way() -> None:
+    """The alarm is not lost when there is no watch to be ended."""
+    client = ScriptedClient()
+    arrived = asyncio.Event()
+
+    class Slow(ScriptedClient):
+        async def list(self, *arguments: Any, **options: Any) -> Page[Any]:
+            if self.listed:
+                await arrived.wait()
+            return await super().list(*arguments, **options)
+
+    client = Slow()
+    client.lists = [page(thing("a", 80), version="90"), page(thing("a", 80), version="90"), page(thing("a", 40))]
+    client.watches = [[gone()], []]
+    client.objects[A] = thing("a", 40)
+
+    async with running(client) as observed:
+        await observed.until(1)
+        await asyncio.sleep(1)
+        for _ in range(2):
+            with pytest.raises(Gone):
+                await observed.cache.read_live(A)
+        arrived.set()
+        await observed.until(2)
+
+    assert observed.told == [(None, "80"), ("80", "40")]
+    assert len(client.listed) == 3
+
+
+async def test_reads_that_go_backwards_all_the_time() -> None:
+    """Servers that contradict each other are not listed in a hot loop."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 80), version="90") for _ in range(1000)]
+    client.objects[A] = thing("a", 40)
+
+    async with running(client) as observed:
+        for _ in range(6000):
+            await asyncio.sleep(0.1)
+            with suppress(Gone):
+                await observed.cache.read_live(A)
+
+    assert 10 < len(client.listed) < 200
+
+
+async def test_live_read_while_a_rewound_list_is_taken_in() -> None:
+    """It finds what the server has, though the list has not come that far."""
+    client = ScriptedClient()
+    again = asyncio.Event()
+    restored = [thing(f"o{number:03}", number + 1) for number in range(600)]
+    last = Key("ns", "o599")
+    client.lists = [page(thing("a", 5), thing("o599", 1500), version="2000"), page(*restored, version="1000")]
+    client.watches = [[again, gone()]]
+    client.objects = {last: restored[-1]}
+    reads: list[asyncio.Task[JsonObject | None]] = []
+
+    def look(_old: JsonObject | None, new: JsonObject | None) -> None:
+        if new == restored[0]:
+            reads.append(asyncio.create_task(observed.cache.read_live(last)))
+
+    async with running(client) as observed:
+        await observed.until(2)
+        observed.cache.subscribe(look)
+        again.set()
+        await asyncio.sleep(1)
+        assert await reads[0] == restored[-1]
+
+
+async def test_what_a_restore_changed_is_a_leap() -> None:
+    """Listeners are told which changes are no steps of one history."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 40), version="70"), page(thing("a", 41), thing("b", 42), version="50")]
+    client.watches = [[("MODIFIED", thing("a", 80)), gone()], [("MODIFIED", thing("a", 51))]]
+    heard: list[tuple[str | None, str | None, bool]] = []
+
+    async with running(client) as observed:
+        observed.cache.listen(lambda c: heard.append((version_of(c.old), version_of(c.new), c.leap)))
+        await observed.until(5)
+
+    assert heard == [
+        (None, "40", False),
+        ("40", "80", False),
+        ("80", "41", True),
+        (None, "42", False),
+        ("41", "51", False),
+    ]
+
+
+async def test_late_answer_while_a_long_sweep_lets_others_run() -> None:
+    """What an answer from before the list puts in then does not stay for good."""
+    client = ScriptedClient()
+    again = asyncio.Event()
+    client.lists = [page(*[thing(f"o{n}", n + 1) for n in range(600)], version="1000"), page(version="2000")]
+    client.watches = [[again, gone()]]
+
+    def answer_late(_old: JsonObject | None, new: JsonObject | None) -> None:
+        if new is None:
+            asyncio.get_running_loop().call_soon(observed.cache.observe, thing("ghost", 1500))
+
+    async with running(client) as observed:
+        await observed.until(600)
+        observed.cache.subscribe(answer_late)
+        again.set()
+        await asyncio.sleep(60)
+        assert (None, "1500") in observed.told
+        assert not observed.cache.keys()
+
+
 # -- news of our own
 
 
@@ -526,6 +836,22 @@ async def test_dirty_stays_dirty_when_the_read_fails(failure: Exception) -> None
         assert await observed.cache.read(A) is None
 
     assert observed.told[-1] == ("1", None)
+
+
+async def test_deleted_is_not_dirty() -> None:
+    """An object that is gone needs no live read, and costs no memory."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1))]
+    client.watches = [[1.0, ("DELETED", thing("a", 11))]]
+
+    async with running(client) as observed:
+        await observed.until(1)
+        observed.cache.mark_dirty(A)
+        await observed.until(2)
+        assert await observed.cache.read(A) is None
+
+    assert not client.reads
+    assert not observed.cache._dirty
 
 
 async def test_marked_dirty_while_being_read() -> None:
@@ -681,6 +1007,25 @@ async def test_handler_that_changes_the_cache() -> None:
         await task
 
     assert heard == [(None, "1"), ("1", "11")]
+
+
+async def test_subscribing_within_a_handler() -> None:
+    """Who subscribes while a change is being told hears what there is after that, not in the midst of it."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 1))]
+    order: list[tuple[str, str | None]] = []
+
+    def first(_old: JsonObject | None, new: JsonObject | None) -> None:
+        if version_of(new) == "1":
+            observed.cache.subscribe(lambda _old, new: order.append(("late", version_of(new))))
+        order.append(("first", version_of(new)))
+
+    async with running(client) as observed:
+        observed.cache.subscribe(first)
+        await observed.cache.wait_synced()
+        observed.cache.observe(thing("a", 11))
+
+    assert order == [("first", "1"), ("late", "1"), ("first", "11"), ("late", "11")]
 
 
 async def test_a_handler_that_fails(logged: list[Any]) -> None:

@@ -15,8 +15,8 @@ from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Page
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.controller import CONFLICTS_AT_ONCE, Controller, Result
-from kargo_py.kube.errors import Conflict, OutcomeUnknown, TooManyRequests, Unreachable
-from kargo_py.kube.predicates import always, changed
+from kargo_py.kube.errors import Conflict, Gone, OutcomeUnknown, TooManyRequests, Unreachable
+from kargo_py.kube.predicates import Predicate, always, changed
 from tests.kube.fakes import THINGS, JsonObject, ScriptedClient, thing
 
 pytestmark = pytest.mark.looptime
@@ -211,6 +211,18 @@ async def test_failures_are_logged_once_and_tried_again(
     assert (entry.get("exc_info") is failure) == (level == "error")
 
 
+async def test_conflict_among_others() -> None:
+    """Only conflicts and nothing else are decided again at once."""
+    attempts = Attempts(ExceptionGroup("", [conflict(), Unreachable("refused")]))
+
+    async with running(attempts, back_off=wait_fixed(7)) as controller:
+        controller.enqueue("a")
+        await asyncio.sleep(60)
+
+    assert attempts.times == [pytest.approx(0), pytest.approx(7)]
+    assert (controller.stats.conflicts, controller.stats.errors) == (0, 1)
+
+
 async def test_failures_stop_nobody_else() -> None:
     """While one key fails again and again the others are reconciled."""
     done: list[str] = []
@@ -324,6 +336,8 @@ async def test_begins_when_the_caches_are_synced() -> None:
     async with running(reconcile) as controller:
         controller.watches(cache, changed(lambda o: o.get("spec")), name_of)
         controller.enqueue("z")
+        await asyncio.sleep(5)
+        assert not seen
         first.set()
         await cache.wait_synced()
         more.set()
@@ -357,6 +371,64 @@ async def test_a_mapping_that_fails(logged: list[Any]) -> None:
 
     assert seen == ["dev"]
     assert [e["key"] for e in logged if e["event"] == "cache handler failed"] == ["ns/a"]
+
+
+@asynccontextmanager
+async def waking(client: ScriptedClient, predicate: Predicate[JsonObject], keys: Any) -> AsyncIterator[list[str]]:
+    """The keys that a controller reconciles, which watches a cache of *client*."""
+    cache: Cache[JsonObject] = Cache(client, THINGS, codec=JSON)
+    woken: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        woken.append(key)
+
+    filling = asyncio.create_task(cache.run())
+    async with running(reconcile) as controller:
+        controller.watches(cache, predicate, keys)
+        await cache.wait_synced()
+        await asyncio.sleep(1)
+        woken.clear()
+        yield woken
+    filling.cancel()
+    with suppress(asyncio.CancelledError):
+        await filling
+
+
+async def test_a_restore_wakes_what_it_changed() -> None:
+    """Also in a way that nobody but us makes changes in, and which is not watched therefore; but nothing else."""
+    client = ScriptedClient()
+    before = [thing("a", 10, status="Ended"), thing("b", 20), thing("c", 30)]
+    after = [thing("a", 5, status="Running"), thing("b", 20), thing("d", 25)]
+    client.lists = [Page(before, "40"), Page(after, "30")]
+    client.watches = [[5.0, Gone(410, "Expired", "too old")], [5.0, ("MODIFIED", thing("b", 31, status="Ended"))]]
+
+    async with waking(client, changed(lambda o: o.get("spec")), name_of) as woken:
+        await asyncio.sleep(20)
+
+    assert sorted(woken) == ["a", "c"]
+
+
+def spec_of(obj: JsonObject) -> object:
+    return obj["spec"]["stage"]
+
+
+@pytest.mark.parametrize("what", ["predicate", "mapping"])
+async def test_an_old_version_that_nobody_can_read(what: str, logged: list[Any]) -> None:
+    """It must not hide its successor: that is woken, and what failed is said with the object's key."""
+    client = ScriptedClient()
+    client.lists = [Page([thing("a", 1)], "10")]
+    client.watches = [[5.0, ("MODIFIED", thing("a", 11, spec={"stage": "dev"}))]]
+
+    def stages(old: JsonObject | None, new: JsonObject | None) -> list[object]:
+        return [spec_of(obj) for obj in (old, new) if obj is not None]
+
+    predicate, keys = (changed(spec_of), name_of) if what == "predicate" else (always(), stages)
+    async with waking(client, predicate, keys) as woken:
+        await asyncio.sleep(20)
+
+    assert woken == (["a"] if what == "predicate" else ["dev"])
+    failed = [e for e in logged if e["event"].startswith(f"{what} failed")]
+    assert [(e["controller"], e["key"]) for e in failed] == [("test", "ns/a")]
 
 
 # -- the end
@@ -409,5 +481,6 @@ async def test_stop_cancels_what_takes_too_long(again: bool, logged: list[Any]) 
         await task
 
     assert ended == [("a", 3 if again else 6)]
+    assert controller.stats.errors == 0
     assert logged[0]["event"] == "waiting for reconciles to end"
     assert not controller.queue.delayed

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 from tenacity import wait_exponential
 
+from kargo_py.kube.backoff import MOST_ASKED
+from kargo_py.kube.errors import TooManyRequests
 from kargo_py.kube.queue import QueueShutDownError, WorkQueue
 
 
@@ -84,6 +86,71 @@ class TestWorkQueue:
         assert delays[0] == queue.retry("b")
         queue.forget("a")
         assert delays[0] == queue.retry("a")
+
+    async def test_no_infinite_back_off(self) -> None:
+        """A server that asks to be left alone for ever is asked again within minutes."""
+        queue: WorkQueue[str] = WorkQueue()
+        busy = TooManyRequests(429, "TooManyRequests", "slow down")
+        busy.retry_after = float("inf")
+
+        assert queue.retry("a", busy) == MOST_ASKED
+        await asyncio.sleep(MOST_ASKED)
+        assert await take(queue) == "a"
+
+    async def test_failure_of_a_key_with_news(self) -> None:
+        """News outranks a back-off: the key comes up at once, and that is what is said."""
+        queue: WorkQueue[str] = WorkQueue(back_off=wait_exponential(multiplier=1, max=60))
+        queue.add("a")
+        await queue.get()
+        queue.add("a")
+
+        assert queue.retry("a") == 0
+        queue.done("a")
+        assert await take(queue) == "a"
+        queue.done("a")
+        assert queue.delayed == 0
+        assert queue.retry("a") == 2
+
+    @pytest.mark.parametrize("active", [False, True], ids=["ready", "to be worked on again"])
+    async def test_a_delayed_add_of_a_key_that_is_ready(self, active: bool) -> None:
+        """A key that comes up anyway needs no wake-up later."""
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add("a")
+        if active:
+            await queue.get()
+            queue.add("a")
+        queue.add_after("a", 10)
+
+        assert queue.delayed == 0
+
+    async def test_needless_wake_ups_do_not_pile_up(self) -> None:
+        """Wake-ups that news made needless cost no memory until they are due."""
+        queue: WorkQueue[str] = WorkQueue()
+        for number in range(1000):
+            queue.add_after(f"k{number}", 3600)
+            queue.add(f"k{number}")
+
+        assert len(queue._heap) < 200
+        assert [await take(queue) for _ in range(2)] == ["k0", "k1"]
+
+    async def test_a_timer_that_goes_off_early(self) -> None:
+        """It may, by the resolution of the clock: the wake-up is not lost, nor put off."""
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add_after("a", 10)
+        queue._fire(queue._heap[0][0])
+
+        assert (len(queue), queue.delayed) == (1, 0)
+
+    async def test_shut_down_while_worked_on(self) -> None:
+        """What was added while it was worked on does not come up after the end."""
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add("a")
+        await queue.get()
+        queue.add("a")
+        queue.shut_down()
+        queue.done("a")
+
+        assert len(queue) == 0
 
     async def test_shut_down_releases_the_waiting(self) -> None:
         """Whoever waits is told that nothing more comes; later adds and timers are harmless."""

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from kargo_py.kube.backoff import MOST_ASKED
 from kargo_py.kube.client import EventType, PatchType
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.errors import (
@@ -253,6 +254,16 @@ async def test_throttled_for_too_long(settings: dict[str, Any], retry_after: str
             await write(client)
 
     assert (caught.value.retry_after, len(peer.received)) == (float(retry_after), tries)
+
+
+async def test_throttled_for_ever() -> None:
+    """An absurd time that the server asks for is cut down to one after which it can be asked again."""
+    async with serving() as peer, client_of(peer) as client:
+        peer.plays(peer.refuses(429, "TooManyRequests", "slow down", Retry_After="9" * 400))
+        with pytest.raises(TooManyRequests) as caught:
+            await write(client)
+
+    assert caught.value.retry_after == MOST_ASKED
 
 
 async def test_a_gate_that_stays_shut() -> None:

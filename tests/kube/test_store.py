@@ -78,6 +78,7 @@ HISTORIES: list[tuple[str, list[News]]] = [
      ("own", Thing(2), 1, [])]),
     ("not even of an object that was never in the cache", [("del", Thing(3), 0, []), ("own", Thing(2), 1, [])]),
     ("nor when only a bookmark has passed it", [("mark", Thing(3), 0, []), ("own", Thing(2), 1, [])]),
+    ("nor when one has just reached it", [("mark", Thing(3), 0, []), ("own", Thing(3), 1, [])]),
     ("a new object of the name", [("add", Thing(1), 0, [(None, 1)]), ("del", Thing(2), 0, [(1, None)]),
      ("add", Thing(3, "u2"), 0, [(None, 3)])]),
     ("a new object whose predecessor's deletion was not seen", [("add", Thing(1), 0, [(None, 1)]),
@@ -94,6 +95,17 @@ HISTORIES: list[tuple[str, list[News]]] = [
     ("our read said gone, of the predecessor", [("add", Thing(4, "u2"), 0, [(None, 4)]), ("gone", Thing(0), 0, [])]),
     ("our read said gone, of what was created since", [("add", Thing(4), 0, [(None, 4)]),
      ("gone", Thing(0, ""), 0, [])]),
+    ("two deaths of the name", [("add", Thing(1), 0, [(None, 1)]), ("own", Thing(5, "u2"), 0, [(1, None), (None, 5)]),
+     ("gone", Thing(0, "u2"), 0, [(5, None)]), ("gone", Thing(0), 0, []), ("own", Thing(6, "u2"), 0, [])]),
+    ("a death does not hide since when the name is vacant", [("add", Thing(1), 0, [(None, 1)]),
+     ("own", Thing(5, "u2"), 0, [(1, None), (None, 5)]), ("own", Thing(6, "u2", label=OUT), 0, [(5, None)]),
+     ("gone", Thing(0, "u2"), 0, []), ("mod", Thing(3), 0, [])]),
+    ("an old death does not prolong a newer one", [("gone", Thing(0), 0, []), ("gone", Thing(0, "u2"), MEMORY - 1, []),
+     ("own", Thing(4), MEMORY, [(None, 4)])]),
+    ("a later burial does not end an earlier one", [("gone", Thing(0), 0, []), ("gone", Thing(0), MEMORY - 1, []),
+     ("own", Thing(4), MEMORY, []), ("own", Thing(4), 2 * MEMORY - 1, [(None, 4)])]),
+    ("the watch wins in the end, also when it says gone", [("own", Thing(50), 0, [(None, 50)]),
+     ("del", Thing(40), MEMORY - 1, []), ("del", Thing(41), MEMORY, [(50, None)])]),
     ("gone is remembered, but not for ever", [("gone", Thing(0), 0, []), ("own", Thing(4), MEMORY - 1, []),
      ("own", Thing(4), MEMORY, [(None, 4)])]),
     ("our read said gone, of what nobody knew", [("gone", Thing(0, ""), 0, []), ("own", Thing(4, ""), 0, [(None, 4)])]),
@@ -153,6 +165,36 @@ def test_watch_far_behind_a_deletion_is_said() -> None:
 
     (behind,) = store.event(MODIFIED, Thing(3), MEMORY)
 
+    assert (behind.backwards, behind.leap) == (True, True)
+
+
+def test_watch_behind_what_nobody_remembers() -> None:
+    """What was gone so long ago that it is forgotten is new when it is shown, whatever else is still kept."""
+    store = new_store()
+    store.gone(A, "u1", 0)
+
+    assert [Change(A, None, Thing(3))] == store.event(MODIFIED, Thing(3), 2 * MEMORY)
+
+
+def test_watch_far_behind_an_own_answer_says_gone() -> None:
+    """So is a deletion, when an own answer had shown a later version."""
+    store = new_store()
+    store.answered(Thing(5), 0)
+
+    (behind,) = store.event(DELETED, Thing(3), MEMORY)
+
+    assert behind == Change(A, Thing(5), None, backwards=True, leap=True)
+
+
+def test_another_burial_does_not_hide_that_the_watch_is_far_behind() -> None:
+    """Whether a step goes backwards does not depend on what else has been buried meanwhile."""
+    store = new_store()
+    store.event(ADDED, Thing(1), 0)
+    store.gone(A, "u1", 0)
+    store.gone(key_of("b"), "u2", MEMORY)
+
+    (behind,) = store.event(MODIFIED, Thing(3), MEMORY)
+
     assert behind.backwards
 
 
@@ -165,7 +207,7 @@ def test_list_emits_missed_deletions() -> None:
 
     changes = all_of(store.listed([Thing(2, "u2", "b")], "7", began=0, known=known))
 
-    assert [Change(A, Thing(1, "u1", "a"), None)] == changes
+    assert [Change(A, Thing(1, "u1", "a"), None, leap=True)] == changes
     assert {"b", "c"} == {thing.name for thing in store.values()}
 
 
@@ -194,9 +236,215 @@ def test_late_answer_while_a_list_is_taken_in() -> None:
     all_of(listed(store, [Thing(1, "u1", "a"), Thing(2, "u2", "b")], "2", 0))
     steps = listed(store, [], "9", 1)
 
-    assert next(steps) == (Change(A, Thing(1, "u1", "a"), None),)
+    assert next(steps) == (Change(A, Thing(1, "u1", "a"), None, leap=True),)
     assert not store.answered(Thing(5, "u1", "a"), 1)
-    assert [Change(key_of("b"), Thing(2, "u2", "b"), None)] == all_of(steps)
+    assert [Change(key_of("b"), Thing(2, "u2", "b"), None, leap=True)] == all_of(steps)
+
+
+def test_late_answer_after_the_last_removal() -> None:
+    """An answer from before the list, of what the list does not show, does not outlast the list."""
+    store = new_store()
+    all_of(listed(store, [Thing(1)], "2", 0))
+    steps = listed(store, [], "9", 1)
+    next(steps)
+
+    assert store.answered(Thing(5, "u2", "b"), 1)
+    assert [Change(key_of("b"), Thing(5, "u2", "b"), None, leap=True)] == all_of(steps)
+    assert not store.answered(Thing(6, "u2", "b"), 1)
+
+
+def test_newer_answer_during_the_sweep() -> None:
+    """What is created anew while the sweep goes on is not swept away with its predecessor."""
+    store = new_store()
+    all_of(listed(store, [Thing(1, "u1", "a"), Thing(2, "u2", "b")], "2", 0))
+    steps = listed(store, [], "9", 1)
+    next(steps)
+    store.answered(Thing(20, "u3", "b"), 1)
+
+    assert not all_of(steps)
+    assert [Thing(20, "u3", "b")] == store.values()
+
+
+def test_list_is_not_old_news_to_itself() -> None:
+    """An object that is removed by a handler between two steps of the sweep is not removed twice."""
+    store = new_store()
+    all_of(listed(store, [Thing(1, "u1", "a"), Thing(2, "u2", "b")], "2", 0))
+    steps = listed(store, [], "9", 1)
+    next(steps)
+    assert store.gone(key_of("b"), "u2", 1)
+
+    assert not all_of(steps)
+
+
+def test_caught_up_after_a_restore() -> None:
+    """A restored server whose versions have passed ours is not found out, but its lists are believed all the same.
+
+    They overrule own answers, what the watch said is gone, what a read found gone, and another content of the version.
+    """
+    store = new_store()
+    before = [Thing(40, "u1", "a"), Thing(41, "u2", "b"), Thing(42, "u3", "c"), Thing(43, "u4", "d")]
+    all_of(listed(store, before, "90", 0))
+    store.answered(Thing(95, "u1", "a"), 0)
+    store.event(DELETED, Thing(91, "u2", "b"), 0)
+    store.gone(key_of("c"), "u3", 0)
+
+    now = [*before[:3], Thing(43, "u4", "d", serial=1)]
+    changes = all_of(listed(store, now, "100", 10))
+
+    assert changes == [
+        Change(A, Thing(95), now[0], backwards=True, leap=True),
+        Change(key_of("b"), None, now[1], backwards=True, leap=True),
+        Change(key_of("c"), None, now[2], backwards=True, leap=True),
+        Change(key_of("d"), before[3], now[3], leap=True),
+    ]
+    assert store.event(MODIFIED, Thing(101, "u3", "c"), 11)
+
+
+def test_caught_up_after_a_restore_outside_the_selection() -> None:
+    """Nor does what was known before a list stand against what its watch shows later."""
+    store = new_store()
+    all_of(listed(store, [Thing(40)], "90", 0))
+    store.gone(A, "u1", 0)
+    all_of(listed(store, [], "100", 1))
+
+    assert [Change(A, None, Thing(101))] == store.event(ADDED, Thing(101), 2)
+
+
+def test_what_is_newer_than_a_list_stands() -> None:
+    """Against a list stand: an answer of a later version, also one outside the selection, and a death learned since."""
+    store = new_store()
+    before = [Thing(40, "u1", "a"), Thing(41, "u2", "b"), Thing(42, "u3", "c")]
+    all_of(listed(store, before, "90", 0))
+    steps = listed(store, before, "100", 10)
+    store.answered(Thing(101, "u1", "a"), 11)
+    store.answered(Thing(102, "u2", "b", label=OUT), 11)
+    store.gone(key_of("c"), "u3", 11)
+
+    assert not all_of(steps)
+    assert [Thing(101)] == store.values()
+
+
+def test_list_confirms() -> None:
+    """What a list shows as it is known is no news, and an own answer needs no rank any more."""
+    store = new_store()
+    store.answered(Thing(5), 0)
+
+    assert not all_of(listed(store, [Thing(5)], "5", 1))
+    assert [Change(A, Thing(5), Thing(4), backwards=True, leap=True)] == store.event(MODIFIED, Thing(4), 2)
+
+
+def test_answer_while_a_rewound_list_is_taken_in() -> None:
+    """What a live read finds then is believed, though an answer of that version would have been old news before."""
+    store = new_store()
+    all_of(listed(store, [Thing(5)], "90", 0))
+    steps = listed(store, [Thing(5), Thing(20, "u2", "b")], "60", 1)
+    next(steps)
+
+    assert [Change(key_of("b"), None, Thing(20, "u2", "b"))] == store.answered(Thing(20, "u2", "b"), 1)
+    assert not all_of(steps)
+    assert not store.answered(Thing(59, "u3", "c"), 1)
+
+
+def test_answer_while_a_rewound_list_is_on_its_way() -> None:
+    """What was learned after a list was asked for is of the history that the list shows: it stands."""
+    store = new_store()
+    all_of(listed(store, [Thing(5), Thing(6, "u2", "b"), Thing(7, "u3", "c")], "90", 0))
+    steps = listed(store, [Thing(5), Thing(6, "u2", "b"), Thing(7, "u3", "c")], "60", 1)
+    store.answered(Thing(99), 2)
+    store.gone(key_of("b"), "u2", 2)
+
+    assert not all_of(steps)
+    assert [Thing(7, "u3", "c"), Thing(99)] == sorted(store.values(), key=lambda thing: thing.version)
+
+
+def test_death_while_a_rewound_list_is_on_its_way() -> None:
+    """That a read found an object gone says nothing of the versions that the new history has reached."""
+    store = new_store()
+    all_of(listed(store, [Thing(80)], "90", 0))
+    steps = listed(store, [], "60", 1)
+    store.gone(A, "u1", 2)
+    all_of(steps)
+
+    assert not store.event(MODIFIED, Thing(61), 2)
+    assert store.event(ADDED, Thing(62, "u2"), 2)
+
+
+def test_predecessor_after_a_death_while_a_list_is_taken_in() -> None:
+    """A late answer of a predecessor is old news, also when the list has shown the successor and a read its death."""
+    store = new_store()
+    all_of(listed(store, [], "2", 0))
+    steps = listed(store, [Thing(9, "u2")], "9", 1)
+    next(steps)
+    store.gone(A, "u2", 2)
+
+    assert not store.answered(Thing(7, "u1"), 2)
+    assert not all_of(steps)
+
+
+def test_burial_that_a_rewound_list_leaves_standing() -> None:
+    """What it knows counts as known: the next list may be rewound in turn."""
+    store = new_store()
+    all_of(listed(store, [], "90", 0))
+    steps = listed(store, [], "5", 1)
+    store.answered(Thing(98, label=OUT), 1)
+    all_of(steps)
+    assert version_order("98") == store.furthest
+
+    assert all_of(listed(store, [Thing(6, "u2")], "7", 2))
+
+
+def test_death_outlasts_a_predecessor_that_the_watch_shows() -> None:
+    """A watch that lags so far behind that it is believed again does not make another death forgotten."""
+    store = new_store()
+    store.answered(Thing(2, "u1", label=OUT), 0)
+    store.gone(A, "u2", MEMORY - 1)
+
+    assert [Change(A, None, Thing(1), backwards=True, leap=True)] == store.event(ADDED, Thing(1), MEMORY)
+    assert store.event(DELETED, Thing(2), MEMORY)
+    assert not store.event(ADDED, Thing(3, "u2"), MEMORY)
+
+
+def test_list_that_was_not_taken_in_to_the_end() -> None:
+    """What it has shown is known all the same: a list that is older than that is of a history that was rewound."""
+    store = new_store()
+    all_of(listed(store, [], "2", 0))
+    next(listed(store, [Thing(8)], "9", 1))
+
+    assert [Change(A, Thing(8), None, leap=True)] == all_of(listed(store, [], "5", 2))
+
+
+def test_rewound_twice() -> None:
+    """What a first rewound list has not shown yet is overruled by a second list like the rest."""
+    store = new_store()
+    all_of(listed(store, [Thing(5), Thing(6, "u2", "b")], "90", 0))
+    next(listed(store, [Thing(5, serial=1)], "60", 1))
+
+    assert [Change(key_of("b"), Thing(6, "u2", "b"), None, leap=True)] == all_of(
+        listed(store, [Thing(5, serial=1)], "60", 2)
+    )
+
+
+def test_unchanged_by_a_restore() -> None:
+    """What a restore did not touch is not told again."""
+    store = new_store()
+    all_of(listed(store, [Thing(5)], "90", 0))
+
+    assert not all_of(listed(store, [Thing(5)], "60", 1))
+    assert version_order("5") == store.order(A)
+    assert version_order("") == store.order(key_of("b"))
+
+
+def test_burials_of_a_rewound_history() -> None:
+    """They say nothing about the new one: neither now, nor when their time comes."""
+    store = new_store()
+    all_of(listed(store, [Thing(5)], "90", 0))
+    store.gone(A, "u1", 0)
+    all_of(listed(store, [Thing(5)], "60", MEMORY))
+    store.gone(A, "u1", MEMORY)
+    store.gone(key_of("b"), "u2", 2 * MEMORY)
+
+    assert len(store._burials) == 2
+    assert not store.answered(Thing(61), 2 * MEMORY - 1)
 
 
 def test_restored_from_a_backup(logged: list[Any]) -> None:
@@ -208,12 +456,12 @@ def test_restored_from_a_backup(logged: list[Any]) -> None:
     assert version_order("95") == store.furthest
 
     restored = [Thing(55, "u1", "a", serial=1), Thing(40, "u2", "b")]
-    changes = all_of(listed(store, restored, "60", 0))
+    changes = all_of(listed(store, restored, "60", 1))
 
     assert changes == [
-        Change(A, Thing(55, "u1", "a"), restored[0]),
+        Change(A, Thing(55, "u1", "a"), restored[0], leap=True),
         Change(key_of("b"), None, restored[1]),
-        Change(key_of("c"), Thing(95, "u3", "c"), None),
+        Change(key_of("c"), Thing(95, "u3", "c"), None, leap=True),
     ]
     assert store.answered(Thing(61, "u1", "a"), 0)
     assert version_order("61") == store.furthest
@@ -226,7 +474,9 @@ def test_restored_to_what_the_watch_had_not_reached() -> None:
     all_of(listed(store, [Thing(5)], "10", 0))
     store.answered(Thing(20), 0)
 
-    assert [Change(A, Thing(20), Thing(5, serial=1))] == all_of(listed(store, [Thing(5, serial=1)], "15", 0))
+    changes = all_of(listed(store, [Thing(5, serial=1)], "15", 1))
+
+    assert [Change(A, Thing(20), Thing(5, serial=1), leap=True)] == changes
 
 
 def test_index_follows() -> None:
@@ -292,8 +542,27 @@ def test_tombstones_do_not_pile_up() -> None:
         store.event(ADDED, Thing(2 * number, f"u{number}"), number)
         store.event(DELETED, Thing(2 * number + 1, f"u{number}"), number)
 
-    assert len(store._tombstones) <= MEMORY + 1
-    assert len(store._burials) <= MEMORY + 1
+    assert len(store._buried) <= 2 * MEMORY + 1
+    assert len(store._burials) <= 2 * MEMORY + 1
+
+
+def test_tombstones_of_one_name_do_not_pile_up() -> None:
+    """Nor do those of a name that comes and goes without end."""
+    store = new_store()
+    for number in range(1, 1000):
+        store.answered(Thing(number, f"u{number}"), 0)
+        store.gone(A, f"u{number}", 0)
+
+    assert len(store._buried[A]) < 100
+
+
+def test_only_the_newest_burial_is_kept() -> None:
+    """One that says all that an earlier one says takes its place."""
+    store = new_store()
+    for number in range(1, 10):
+        store.answered(Thing(number, label=OUT), number)
+
+    assert len(store._buried[A]) == 1
 
 
 @given(st.integers(min_value=0), st.integers(min_value=0))
@@ -325,15 +594,22 @@ class Backup:
     objects: dict[str, Thing]
 
 
+def store_versions(store: Store[Thing]) -> tuple[int, int]:
+    """What a restore that bumps the versions leaves behind: all that anybody can have seen."""
+    return int(store.furthest[1] or 0), max((thing.version for thing in store.values()), default=0)
+
+
 class History(RuleBasedStateMachine):
     """A server with two objects that come, change, leave the selection and go; news of it in any order that can happen.
 
     The watch delivers in order but late; a list interrupts it and is taken in step by step; answers to own writes and
-    reads arrive late, in any order, at any time; now and then the server is restored from a backup. Then:
+    reads arrive late, in any order, at any time. Now and then the server is restored from a backup: its versions go
+    back, or jump ahead of all that were; and if they went back they may have caught up by the next list. Then:
 
     * what handlers are told of a name is a chain, and what they were told last is what the store has, also by index;
     * no version of an object, and no incarnation of a name, is shown after a newer one, and none twice; what is known
       to be gone is not shown again: unless an own answer has lost its rank, and then the step backwards is marked;
+    * a step backwards, and one that a list shows of what was known, is marked as a leap;
     * when all news is in, the store has what the server has.
     """
 
@@ -341,15 +617,16 @@ class History(RuleBasedStateMachine):
         super().__init__()
         self.store = new_store()
         self.now = 0.0
-        self.version = self.reached = self.learned = 0
+        self.version = 0
+        self.restored = self.must_list = False
         self.serial = 0
         self.objects: dict[str, Thing] = {}
-        self.watch: list[tuple[EventType, Thing]] = []
+        self.watch: list[tuple[float, EventType, Thing]] = []
         self.answers: list[tuple[float, Thing]] = []
         self.reads: list[Read] = []
         self.backup = Backup(0, {})
         self.listing: Iterator[Sequence[Change[Thing]]] | None = None
-        self.list_version = 0
+        self.list_began = 0.0
         self.dead_when_listed: set[str] = set()
         self.deaths: dict[str, int] = {}
         self.shown: dict[Key, Thing] = {}
@@ -365,7 +642,7 @@ class History(RuleBasedStateMachine):
         thing = self.objects[name] = Thing(self.version, uid, name, label, self.serial)
         was, is_ = before is not None and selected(before), selected(thing)
         if was or is_:
-            self.watch.append((MODIFIED if was and is_ else ADDED if is_ else DELETED, thing))
+            self.watch.append((self.now, MODIFIED if was and is_ else ADDED if is_ else DELETED, thing))
         return thing
 
     @rule(name=st.sampled_from(NAMES), label=st.sampled_from(LABELS), own=st.booleans())
@@ -382,7 +659,7 @@ class History(RuleBasedStateMachine):
             self.deaths[thing.uid] = self.version
             if selected(thing):
                 last = Thing(self.version, thing.uid, name, thing.label, thing.serial)
-                self.watch.append((DELETED, last))
+                self.watch.append((self.now, DELETED, last))
 
     @rule()
     def back_up(self) -> None:
@@ -394,26 +671,27 @@ class History(RuleBasedStateMachine):
     def first_list(self) -> None:
         self.tell(all_of(listed(self.store, [], "0", 0)))
 
-    @precondition(lambda self: self.watch and self.listing is None)
+    @precondition(lambda self: self.watch and self.listing is None and not self.must_list)
     @rule()
     def deliver(self) -> None:
-        type_, thing = self.watch.pop(0)
-        self.reached = thing.version
+        written, type_, thing = self.watch.pop(0)
         if self.deaths.get(thing.uid) == thing.version:
             self.known_dead.add(thing.uid)
+        if self.now >= written + 2 * MEMORY:
+            self.forget(thing.name)
         self.tell(self.store.event(type_, thing, self.now))
 
-    @precondition(lambda self: not self.watch and self.listing is None)
+    @precondition(lambda self: not self.watch and self.listing is None and not self.must_list)
     @rule()
     def bookmark(self) -> None:
-        self.reached = self.version
         self.store.bookmark(str(self.version))
 
     @precondition(lambda self: self.listing is None)
     @rule()
     def begin_list(self) -> None:
         self.watch.clear()
-        self.list_version = self.version
+        self.must_list = False
+        self.list_began = self.now
         self.dead_when_listed = set(self.deaths)
         items = [thing for thing in self.objects.values() if selected(thing)]
         self.listing = listed(self.store, items, str(self.version), self.now)
@@ -422,34 +700,36 @@ class History(RuleBasedStateMachine):
     @rule()
     def list_one(self) -> None:
         assert self.listing is not None
+        if self.now >= self.list_began + 2 * MEMORY:
+            for name in NAMES:
+                self.forget(name)
         changes = next(self.listing, None)
         if changes is not None:
-            self.tell(changes)
+            self.tell(changes, listed=True)
         else:
             self.listing = None
-            self.reached = self.list_version
             self.known_dead |= self.dead_when_listed
 
-    @precondition(lambda self: self.listing is None and self.backup.version < max(self.reached, self.learned))
-    @rule()
-    def restore(self) -> None:
-        """All connections break, and what was shown counts no more."""
-        self.version, self.objects = self.backup.version, dict(self.backup.objects)
-        self.reached = self.learned = self.version
+    @rule(bump=st.sampled_from([0, 0, 1000]))
+    def restore(self, bump: int) -> None:
+        """All connections break, a list that was being taken in among them, and what was shown counts no more."""
+        self.version = max(self.version, *store_versions(self.store)) + bump if bump else self.backup.version
+        self.objects = dict(self.backup.objects)
+        self.now += 1
+        self.restored = self.must_list = True
+        self.listing = None
+        self.watch.clear()
         self.answers.clear()
         self.reads.clear()
         self.newest.clear()
         self.deaths.clear()
         self.known_dead.clear()
-        self.begin_list()
-        self.list_one()
 
     @precondition(lambda self: self.answers)
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
         sent, thing = self.answers.pop(data.draw(st.integers(0, len(self.answers) - 1)))
         if self.now < sent + MEMORY:
-            self.learned = max(self.learned, thing.version)
             self.tell(self.store.answered(thing, self.now))
 
     @rule(name=st.sampled_from(NAMES), at_once=st.booleans())
@@ -465,7 +745,6 @@ class History(RuleBasedStateMachine):
         if self.now >= read.sent + MEMORY:
             return
         if answer is not None:
-            self.learned = max(self.learned, answer.version)
             self.tell(self.store.answered(answer, self.now))
         else:
             if read.uid:
@@ -478,27 +757,33 @@ class History(RuleBasedStateMachine):
 
     # -- what must hold
 
-    def tell(self, changes: Sequence[Change[Thing]]) -> None:
+    def tell(self, changes: Sequence[Change[Thing]], *, listed: bool = False) -> None:
+        known = bool(changes) and changes[0].key in self.shown
         for change in changes:
             assert change.old == self.shown.get(change.key)
+            assert change.leap == (change.backwards or (listed and known))
+            assert self.now >= MEMORY or self.restored or not change.backwards
             if change.new is None:
                 gone = self.shown.pop(change.key)
                 if change.backwards:
-                    assert self.now >= MEMORY
-                    del self.newest[gone.name]
+                    self.newest.pop(gone.name, None)
             else:
                 assert change.old is None or change.old.uid == change.new.uid
                 self.show(change.key, change.new, backwards=change.backwards)
 
     def show(self, key: Key, thing: Thing, *, backwards: bool) -> None:
         if backwards:
-            assert self.now >= MEMORY
             self.known_dead.discard(thing.uid)
         else:
             assert self.newest.get(thing.name, -1) < thing.version
             assert thing.uid not in self.known_dead
         self.newest[thing.name] = thing.version
         self.shown[key] = thing
+
+    def forget(self, name: str) -> None:
+        """News of *name* is so old that nobody remembers what is newer."""
+        self.newest.pop(name, None)
+        self.known_dead.clear()
 
     @invariant()
     def what_was_told_is_there(self) -> None:
@@ -509,7 +794,7 @@ class History(RuleBasedStateMachine):
 
     @invariant()
     def all_news_is_in(self) -> None:
-        if not self.watch and not self.answers and not self.reads and self.listing is None:
+        if not (self.watch or self.answers or self.reads or self.must_list) and self.listing is None:
             assert {n: thing for n, thing in self.objects.items() if selected(thing)} == {
                 thing.name: thing for thing in self.store.values()
             }
