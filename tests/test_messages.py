@@ -74,6 +74,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "another operation": "the value of an enum",
         "retry, hook, sync window, or somebody's mistake": "the value of an enum",
         "the end of a termination": "the value of an enum",
+        "an application controller that does not look": "the value of an enum",
         "its stamp was removed": "part of a text",
         "somebody unnamed": "a name: INITIATOR on the page",
         "waiting for ": "Argo CD's words",

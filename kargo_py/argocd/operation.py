@@ -350,6 +350,7 @@ class Waiting(Enum):
 
     RUNNING = "running"
     PICK_UP = "pick-up"
+    ASLEEP = "an application controller that does not look"
     FOREIGN = "another operation"
     HELD_UP = "retry, hook, sync window, or somebody's mistake"
     STOPPING = "the end of a termination"
@@ -547,6 +548,7 @@ def _patient(
         return Decision(Verb.NUDGE, ASKING_TO_LOOK(app=app))
     if known.nudges:
         message = NOT_PROCESSED(message=message)
+        waiting = Waiting.ASLEEP if waiting is Waiting.PICK_UP else waiting
     return _wait(waiting, message, state, look_after=due - known.unchanged)
 
 

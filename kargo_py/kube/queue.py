@@ -25,6 +25,7 @@ K = TypeVar("K", bound=Hashable)
 DEFAULT_BACK_OFF = wait_random_exponential(multiplier=0.1, max=60)
 
 _MIN_STALE = 64
+_LEAST_DELAY = 0.001  # what is left of a time, after rounding, may be less than the clock can tell: that would spin
 
 
 class QueueShutDownError(Exception):
@@ -91,7 +92,7 @@ class WorkQueue(Generic[K]):
             return
         if self._closed or key in self._ready or key in self._again:
             return
-        due = asyncio.get_running_loop().time() + seconds
+        due = asyncio.get_running_loop().time() + max(seconds, _LEAST_DELAY)
         if due >= self._due.get(key, float("inf")):
             return
         self._due[key] = due

@@ -233,7 +233,9 @@ def test_a_worker_that_sleeps_on_is_told(app: Build) -> None:
     seen = app(operation=OURS)
 
     assert "is its application controller running?" not in decide(seen, intent(seen)).message
-    assert "is its application controller running?" in decide(seen, intent(seen), nudges=1).message
+    nudged = decide(seen, intent(seen), nudges=1)
+    assert "is its application controller running?" in nudged.message
+    assert nudged.waiting is Waiting.ASLEEP
 
 
 def entry(number: int, username: str = "", **more: Any) -> JsonObject:

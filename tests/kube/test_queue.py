@@ -12,6 +12,17 @@ from kargo_py.kube.errors import TooManyRequests
 from kargo_py.kube.queue import QueueShutDownError, WorkQueue
 
 
+@pytest.mark.looptime
+async def test_a_delay_too_short_for_the_clock() -> None:
+    """What is left of a time may be next to nothing: the clock moves on before the key comes up again."""
+    queue: WorkQueue[str] = WorkQueue()
+    await asyncio.sleep(1000)
+    before = asyncio.get_running_loop().time()
+    queue.add_after("a", 1e-13)
+    assert await queue.get() == "a"
+    assert asyncio.get_running_loop().time() > before
+
+
 async def take(queue: WorkQueue[str]) -> str:
     """The next key, or "" if there is none within a (simulated) second."""
     try:

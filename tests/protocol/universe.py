@@ -79,7 +79,7 @@ class Line:
     async def _alive(self) -> None:
         await asyncio.sleep(self._delay)
         if self.dead:
-            await asyncio.Event().wait()
+            raise asyncio.CancelledError
 
     async def get(self, resource: Resource, key: Key, *, codec: Codec[T]) -> T:
         await self._alive()
