@@ -64,7 +64,7 @@ def unmet(desired: Sequence[str], state: OperationState) -> str | None:
     for want, got, name in zip(desired, applied, asked, strict=True):
         by_name = want == name and not _FULL_SHA.fullmatch(want)
         if want and not by_name and not matches(want, got):
-            return APPLIED_OTHER(applied=got, desired=want)
+            return APPLIED_OTHER(applied=got or "unknown", desired=want)
     return None
 
 

@@ -90,6 +90,11 @@ CASES: list[tuple[str, JsonObject, Verb, Waiting | None, str]] = [
     ("an empty list of sources", {"spec": {"source": None, "sources": []}}, Verb.REFUSED, None, "nothing to sync"),
     ("no status at all", {"status": {}}, Verb.START, None, "starting"),
     ("a half-written state", {"status": {"operationState": {}}}, Verb.START, None, "starting"),
+    ("an empty phase", {"status": state(THEIRS, "")}, Verb.START, None, "starting"),
+    ("an empty phase beside a request", {"operation": THEIRS, "status": state(THEIRS, "")}, Verb.WAIT, Waiting.FOREIGN,
+     "requested by alice"),
+    ("an empty phase under our request", {"operation": OURS, "status": state(THEIRS, ""), "metadata": ANNOTATED},
+     Verb.WAIT, Waiting.PICK_UP, "not picked up"),
     ("unreadable", {"status": {"operationState": 7}}, Verb.WAIT, Waiting.HELD_UP, "operationState"),
 ]  # fmt: skip
 
@@ -266,6 +271,45 @@ def test_superseded(app: Build, spec: JsonObject, history: list[JsonObject], rep
     assert (Verb.SUPERSEDED, repeatable) == (decision.verb, decision.repeatable)
     assert "superseded by an operation started by alice" in decision.message
     assert words in decision.message
+
+
+@pytest.mark.parametrize(
+    ("revisions", "words"),
+    [
+        (["a" * 40, "b" * 40], "it applied 2 sources"),
+        ([], "did not record which revision it applied"),
+        (["a" * 40, "b" * 40, ""], "it applied revision unknown, not the desired " + "c" * 40),
+    ],
+)
+def test_revisions_that_do_not_fit_the_sources(app: Build, revisions: list[str], words: str) -> None:
+    """Three sources and two revisions, or one that is empty: not what was desired, and said in numbers."""
+    seen = app(status=state(OURS, "Succeeded", syncResult={"revisions": revisions}))
+
+    decision = decide(seen, intent(seen, "a" * 40, "", "c" * 40))
+
+    assert decision.verb is Verb.MISMATCHED
+    assert words in decision.message
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        STAMP.replace("instance", "other"),
+        STAMP.replace("v1", "v2"),
+        STAMP[:-1] + "2",
+        STAMP + "/x",
+        "v1",
+        "",
+        "x" * 5000,
+    ],
+)
+def test_stamps_that_are_not_ours(app: Build, stamp: str) -> None:
+    """Those of another control plane, of a newer version, of another attempt, and forged ones are other people's."""
+    operation: JsonObject = {"info": [{"name": STAMP_KEY, "value": stamp}], "sync": {}}
+    seen = app(operation=operation, status=state(operation, "Running"))
+
+    assert decide(seen, intent(seen)).waiting is Waiting.FOREIGN
+    assert decide(seen, intent(seen), stopping=True).verb is Verb.FENCE
 
 
 def test_a_state_that_was_not_there(app: Build) -> None:
