@@ -78,8 +78,8 @@ OURS_WAS_OVERTAKEN = message(
     shown=Shown.PROMOTION,
 )
 TRACE_REMOVED = message(
-    "{app}: another operation was carried out since, and whether the sync of this Promotion was before cannot be told, "
-    "because an ApplicationSet removes the annotation that would say so; promote again if it is still wanted",
+    "{app}: whether the sync of this Promotion was carried out cannot be told any more, because an ApplicationSet removes "
+    "the annotation that would say so; promote again if it is still wanted",
     do="The controller was down meanwhile. Name the annotation `kargo-py.io/stamp` in the ApplicationSet's "
     "`spec.preservedFields.annotations`; look at `status.history` of the Application, then promote again.",
     shown=Shown.PROMOTION,
@@ -435,6 +435,14 @@ def state_identity(app: Application) -> str:
     return f"{state.started_at} {state.mark or initiator(state.operation)}" if state is not None and state.phase else ""
 
 
+def may_have_moved(app: Application, seen_state: str | None) -> bool:
+    """True if *app* may have seen a start of ours since *seen_state*, though no annotation says so.
+
+    A start resets the state: one that shows none is no proof, neither then nor now.
+    """
+    return seen_state is not None and (not seen_state or state_identity(app) != seen_state)
+
+
 def controllable(app: Application) -> str | None:
     """Why no operation can be started on *app* now or later; None when one can."""
     if app.unreadable:
@@ -486,7 +494,7 @@ def _overtaken(app: Application, annotated: str, intent: Intent) -> str | None:
     """Why it cannot be told any more whether ours was carried out; None if it certainly was not."""
     if annotated != intent.seen_stamp:
         return OVERTAKEN(app=app, stamp=annotated or "its stamp was removed")
-    if intent.seen_state is not None and state_identity(app) != intent.seen_state:
+    if may_have_moved(app, intent.seen_state):
         return TRACE_REMOVED(app=app)
     return None
 

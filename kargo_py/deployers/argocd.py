@@ -40,6 +40,7 @@ from kargo_py.argocd.operation import (
     Waiting,
     controllable,
     decide_operation,
+    may_have_moved,
     operation_aspect,
     state_identity,
 )
@@ -655,11 +656,12 @@ def _owner(app: Application) -> str | None:
 
 def _may_have_begun(app: Application | None, record: Record, attempt: Attempt) -> bool:
     """False if *app* shows that the attempt was certainly not started."""
-    if app is None or attempt.never_issued:
-        return app is None
-    stamp = app.metadata.annotations.stamp or ""
-    moved = record.seen_state is not None and record.seen_state != state_identity(app)
-    return stamp != record.seen_stamp or moved or _operation_of(app, record.stamp) is not None
+    if app is None or record.attempt == 0:
+        return True
+    if attempt.never_issued:
+        return False
+    moved = (app.metadata.annotations.stamp or "") != record.seen_stamp or may_have_moved(app, record.seen_state)
+    return moved or _operation_of(app, record.stamp) is not None
 
 
 def _operation_of(app: Application, mark: str) -> JsonObject | None:

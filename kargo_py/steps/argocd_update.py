@@ -427,7 +427,7 @@ class ArgoCDUpdate:
         if isinstance(outcome, Waiting):
             return outcome
         said = [record.message for record in _latest(outcome)]
-        said += await self._taken_back(context, _latest(outcome), give_up=give_up)
+        said += await self._taken_back(context, _changes(outcome), give_up=give_up)
         return Finished(StepStatus.ABORTED, _joined(said), records=outcome)
 
     async def _adopted(self, context: StepContext) -> list[Record]:
@@ -471,7 +471,7 @@ class ArgoCDUpdate:
 
     async def _taken_back(self, context: StepContext, records: Sequence[Record], *, give_up: bool) -> list[str]:
         """What became of the fields of the spec that the starts have changed, in words."""
-        changed = [record for record in records if record.before and record.state is not TargetState.NOT_STARTED]
+        changed = [record for record in records if record.before]
         try:
             config = read_config(context.config)
         except ValueError:
@@ -513,6 +513,16 @@ def _latest(records: Sequence[Record]) -> list[Record]:
     return [attempts[-1] for attempts in _by_target(records)]
 
 
+def _changes(records: Sequence[Record]) -> list[Record]:
+    """The latest attempt on each target, with all that the attempts have changed; the latest former value counts."""
+    merged = []
+    for attempts in _by_target(records):
+        begun = [record for record in attempts if record.state is not TargetState.NOT_STARTED]
+        before = {field.pointer: field for record in begun for field in record.before}
+        merged.append(msgspec.structs.replace(attempts[-1], before=tuple(before.values())))
+    return merged
+
+
 def _time_left(context: StepContext, look: _Look) -> float | None:
     """Seconds that the target may still take; None while its time does not run."""
     if context.timeout is None or look.wait is None or look.wait.held:
@@ -524,6 +534,8 @@ def _time_left(context: StepContext, look: _Look) -> float | None:
 
 def _left(record: Record, present: bool, message: str = "") -> Record:
     """*record* as it is when nobody waits for it any longer."""
+    if record.state.final:
+        return record
     if not present:
         return record.ended(TargetState.NOT_STARTED, NOT_STARTED(app=describe(record.key)))
     said = LEFT_AS_IT_WAS(message=message) if message else LEFT_TO_RUN(app=describe(record.key))

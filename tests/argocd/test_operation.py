@@ -326,6 +326,9 @@ def test_a_state_that_was_not_there(app: Build) -> None:
     assert decide(other, ours, never_issued=True).verb is Verb.WAIT
     assert decide(gone, ours).verb is Verb.WAIT
     assert decide(gone, ours, unchanged=SETTLED).verb is Verb.SUPERSEDED
+    nothing = intent(gone, seen_state=state_identity(gone))
+    assert decide(gone, nothing, never_issued=True).verb is Verb.START
+    assert decide(gone, nothing, unchanged=SETTLED).verb is Verb.SUPERSEDED
 
 
 KARGOS: JsonObject = {"info": [{"name": "kargo.akuity.io/promotion", "value": "dev.01k"}], "sync": {}}

@@ -317,6 +317,35 @@ def running_mark(world: Universe) -> str:
     return (mark_of(state["operation"]) or "") if state.get("phase") == "Running" else ""
 
 
+async def test_put_back_after_two_attempts() -> None:
+    """An abort puts back what the first attempt changed, though the second found it changed already."""
+    async with universe() as (world, argo), world.process():
+        for hangs in (True, False, True):
+            argo.application(APP.name).next_sync(hang=hangs)
+        await world.promote(onAbort="revert")
+        await world.until(partial(_waits_for_hook, world, "/1"))
+        await asyncio.sleep(1)
+        await world.write({"operation": ALICE, "status": {"operationState": None}})
+        await world.until(partial(_waits_for_hook, world, "/2"))
+        await world.abort()
+        assert await world.ended() == "Aborted"
+
+    assert world.app()["spec"]["source"]["targetRevision"] == "main"
+    assert "put back: /spec/source/targetRevision" in world.message()
+
+
+async def test_time_out_between_two_attempts() -> None:
+    """An attempt that has ended keeps its end, though the step's time is over while it waits for the next one."""
+    async with universe() as (world, argo), world.process():
+        argo.repository("https://git.example.com/shop").commit("b" * 40, branch="main")
+        source = {"repoURL": "https://git.example.com/shop", "desiredRevision": "a" * 40}
+        await world.promote(retry={"timeout": "3s"}, apps=[{"name": APP.name, "sources": [source]}])
+        assert await world.ended() == "Failed"
+
+    assert [operation["state"] for operation in world.operations()] == ["WrongRevision"]
+    assert "timed out after 3s" in world.message()
+
+
 async def test_time_out_and_termination() -> None:
     """With onTimeout: terminate the sync that hangs is ended first; by default it is left, and the next one waits."""
     async with universe() as (world, argo), world.process():
