@@ -10,6 +10,7 @@ from tests.explorer.model import (
     NOBODY,
     NONE,
     OTHER,
+    OWNER,
     P_DELETED,
     SOMEBODY,
     TERMINATING,
@@ -23,7 +24,7 @@ from tests.explorer.model import (
     written,
 )
 
-_NO_STATE: Mapping[str, Any] = {"mark": NOBODY, "phase": NONE, "killed": False, "good": False}
+_NO_STATE: Mapping[str, Any] = {"mark": NOBODY, "phase": NONE, "killed": False, "good": False, "began": 0}
 
 
 def _start(app: App) -> App | None:
@@ -119,6 +120,14 @@ def foreign_moves(s: State, setting: Setting) -> Iterator[Move]:
         after = written(spent, changed, setting)
         if after is not None:
             yield Move(SOMEBODY, words, after, fair=False)
+
+
+def owner_moves(s: State, setting: Setting) -> Iterator[Move]:
+    """Spec 4: an ApplicationSet takes away annotations that it does not know, and touches no operation."""
+    if setting.owned and s.app.stamp and is_watched(s):
+        after = written(s, s.app._replace(stamp=NOBODY), setting)
+        if after is not None:
+            yield Move(OWNER, "removes the stamp annotation", after, fair=False)
 
 
 def user_moves(s: State) -> Iterator[Move]:
