@@ -350,12 +350,13 @@ def written(s: State, app: App, setting: Setting, *, answer: bool = False) -> St
     requests = s.requests
     if requests:
         requests = tuple(request for request in requests if request.kind == END_RUNNING)
-    s = s._replace(app=app, requests=requests)
     if not is_watched(s):
-        return s._replace(cache=app)
+        return s._replace(app=app, requests=requests, cache=app)
     if not setting.lag:
-        return into_cache(witnessed(s, app), app)
-    s = s._replace(feed=(*s.feed, app))
+        s = witnessed(s, app)
+        memory = s.memory if aspect(app) == aspect(s.cache) else s.memory._replace(clock=0, nudges=0)
+        return s._replace(app=app, requests=requests, cache=app, memory=memory)
+    s = s._replace(app=app, requests=requests, feed=(*s.feed, app))
     if answer:
         s = answered(s)
     return s if len(s.feed) <= setting.lag else None

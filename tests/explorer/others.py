@@ -137,6 +137,11 @@ def user_moves(s: State) -> Iterator[Move]:
     if s.budget.aborts and not s.promo.abort:
         promo, budget = s.promo._replace(abort=1), s.budget._replace(aborts=s.budget.aborts - 1)
         yield Move(USER, "asks to abort the Promotion", s._replace(promo=promo, budget=budget), fair=False)
+    if s.budget.aborts and s.promo.abort >= 3:
+        # What is on record of the time-out stays; the abort goes before it.
+        promo, budget = s.promo._replace(abort=2), s.budget._replace(aborts=s.budget.aborts - 1)
+        after = s._replace(promo=promo, budget=budget, memory=s.memory._replace(late=False))
+        yield Move(USER, "asks to abort the Promotion, which is kept in the status", after, fair=False)
     if s.budget.deletions and s.promo.records:
         promo, budget = s.promo._replace(phase=P_DELETED), s.budget._replace(deletions=0)
         memory = Memory(sending=s.memory.sending, dirty=s.memory.dirty)
