@@ -241,6 +241,8 @@ class Protocol:
       (``ArgoCDUpdate._taken_back``).
     * ``knows_adopted``: what was adopted has begun, whatever the Application shows
       (``deployers.argocd._may_have_begun``).
+    * ``doubts_no_state``: that there was no operation's state at the intent proves nothing later, a start resets it
+      (``deployers.argocd._may_have_begun``; of ``operation._overtaken`` it is ``decide_doubting``).
     """
 
     decide: Decide = decide
@@ -270,6 +272,7 @@ class Protocol:
     keeps_pause: bool = False
     takes_back_all: bool = False
     knows_adopted: bool = False
+    doubts_no_state: bool = False
 
 
 CODE = Protocol()
@@ -282,7 +285,7 @@ def decide_doubting(app: App, q: Question) -> Answer:
     return decide(app, q._replace(seen_state="none at all") if q.seen_state == "" else q)
 
 
-REPAIRED = Protocol(decide_doubting, keeps_pause=True, takes_back_all=True, knows_adopted=True)
+REPAIRED = Protocol(decide_doubting, keeps_pause=True, takes_back_all=True, knows_adopted=True, doubts_no_state=True)
 """The code with the repairs of what the explorer has found."""
 
 _ENDS = {
@@ -538,6 +541,7 @@ def _may_have_begun(s: State, record: Rec, setting: Setting, protocol: Protocol)
     if record.adopted and protocol.knows_adopted:
         return True
     moved = record.seen_state is not None and record.seen_state != identity(app, adopts=setting.adopts)
+    moved = moved or (record.seen_state == "" and protocol.doubts_no_state)
     doubtful = app.stamp != record.seen or (moved and protocol.doubts_other_state)
     if not protocol.doubts_absence:
         doubtful = app.stamp == record.mark

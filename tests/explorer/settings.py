@@ -167,6 +167,13 @@ SETTINGS = (
         ("ok", "hook"),
         Budget(acts=1, crashes=1, aborts=1, patience=1),
         owned=True,
+    ),
+    Setting(
+        "an ApplicationSet removes the annotation of an Application that was used",
+        ("start", "take back"),
+        ("ok", "hook"),
+        Budget(acts=1, crashes=1, aborts=1, patience=1),
+        owned=True,
         first=USED,
     ),
     Setting(

@@ -57,6 +57,7 @@ KNOWN = {
     "what a real Kargo started, and an abort": ADOPTED,
     "an ApplicationSet removes the annotation, and one foreign act": NO_STATE,
     "an ApplicationSet removes the annotation, and two foreign acts": NO_STATE,
+    "an ApplicationSet removes the annotation, and an abort is given up": NO_STATE,
     "an ApplicationSet removes the annotation, and the final patch comes again": STATE_AGAIN,
     "two attempts, an abort that is given up, and onAbort: revert": REVERT,
     "two attempts, and the step has had its time, detach": PAUSE,
