@@ -30,7 +30,6 @@ SETTINGS = (
         tuple(act for act in FOREIGN if act != "terminate"),
         ALL_ENDS,
         Budget(acts=2, aborts=1),
-        twice=True,
         first=USED,
     ),
     Setting(
@@ -41,7 +40,7 @@ SETTINGS = (
     ),
     Setting(
         "a watch that is behind",
-        ("start stamped", "take back", "forget state"),
+        ("start stamped", "take back"),
         ALL_ENDS,
         Budget(acts=1, crashes=1, aborts=1),
         lag=2,
