@@ -1,7 +1,7 @@
 """Planted faults: what the search must find, or it finds nothing.
 
-Each is one mistake in the decision or in the shell, put into the repaired protocol, which has no other that a search
-finds in that setting; and the law that falls first.
+Each is one mistake in the decision or in the shell, put into the protocol as the code has it, which has no other that a
+search finds in that setting; and the law that falls first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.explorer.laws import (
     TRESPASS,
 )
 from tests.explorer.model import ALICE, RUNNING, SUCCEEDED, TERMINATING, App, Budget, Setting
-from tests.explorer.protocol import REPAIRED, Answer, Decide, Protocol, Question
+from tests.explorer.protocol import CODE, Answer, Decide, Protocol, Question, identity
 from tests.explorer.settings import USED
 
 
@@ -58,7 +58,7 @@ def _instead(wrong: Verb, when: Callable[[Case], bool], *, repeatable: bool = Fa
 
     @cache
     def decide(app: App, q: Question) -> Answer:
-        answer = REPAIRED.decide(app, q)
+        answer = CODE.decide(app, q)
         waiting = Waiting.HELD_UP if wrong is Verb.WAIT else None
         return Answer(wrong, waiting, repeatable) if when(Case(app, q, answer)) else answer
 
@@ -69,27 +69,27 @@ def _instead(wrong: Verb, when: Callable[[Case], bool], *, repeatable: bool = Fa
 
 
 def _starts_over_orphans(app: App, q: Question) -> Answer:
-    return REPAIRED.decide(app, q._replace(clock=2) if _held_by_others(app, q) and not app.op else q)
+    return CODE.decide(app, q._replace(clock=2) if _held_by_others(app, q) and not app.op else q)
 
 
 def _ignores_seen_stamp(app: App, q: Question) -> Answer:
-    return REPAIRED.decide(app, q._replace(seen=app.stamp))
+    return CODE.decide(app, q._replace(seen=app.stamp))
 
 
 def _accepts_any_uid(app: App, q: Question) -> Answer:
-    return REPAIRED.decide(app, q._replace(uid=app.uid))
+    return CODE.decide(app, q._replace(uid=app.uid))
 
 
 def _does_not_settle(app: App, q: Question) -> Answer:
-    return REPAIRED.decide(app, q._replace(clock=2) if app.stamp == q.mark and not app.phase and not app.op else q)
+    return CODE.decide(app, q._replace(clock=2) if app.stamp == q.mark and not app.phase and not app.op else q)
 
 
 def _does_not_settle_elsewhere(app: App, q: Question) -> Answer:
-    return REPAIRED.decide(app, q._replace(clock=2) if app.stamp not in {q.mark, q.seen} else q)
+    return CODE.decide(app, q._replace(clock=2) if app.stamp not in {q.mark, q.seen} else q)
 
 
 def _forgets_ours_when_overwritten(app: App, q: Question) -> Answer:
-    return REPAIRED.decide(app, q._replace(clock=2) if app.op >= ALICE and not app.phase else q)
+    return CODE.decide(app, q._replace(clock=2) if app.op >= ALICE and not app.phase else q)
 
 
 DECISIONS: Sequence[tuple[str, str, Decide, tuple[str, ...], tuple[str, ...], Budget]] = (
@@ -413,18 +413,68 @@ SHELLS: Sequence[tuple[str, str, dict[str, Any], Setting]] = (
     ),
 )
 
+# -- faults with an Application that an ApplicationSet owns ------------------------------------------------------------
+
+_LEFT_BY_ALICE = App(mark=ALICE, phase=SUCCEEDED, history=((1, 2),))
+
+
+def _ignores_seen_state(app: App, q: Question) -> Answer:
+    return CODE.decide(app, q._replace(seen_state=None))
+
+
+def _ignores_start_time(app: App, q: Question) -> Answer:
+    now = identity(app)
+    same = q.seen_state and now and now.split()[1:] == q.seen_state.split()[1:]
+    return CODE.decide(app, q._replace(seen_state=now) if same else q)
+
+
+OWNED: Sequence[tuple[str, str, Protocol, Setting]] = (
+    (
+        "ignores which operation it had seen",
+        DOUBLE_START,
+        Protocol(_ignores_seen_state),
+        Setting("", ("start",), ("fails",), Budget(acts=1, crashes=1), owned=True, first=USED),
+    ),
+    (
+        "takes two operations of one user for the same",
+        DOUBLE_START,
+        Protocol(_ignores_start_time),
+        Setting("", ("start",), ("fails",), Budget(acts=1, crashes=1), owned=True, first=_LEFT_BY_ALICE),
+    ),
+    (
+        "records the intent again with the operation that it had seen before",
+        LOST_ENDING,
+        Protocol(records_state_again=False),
+        Setting("", ("start",), ("fails",), Budget(acts=1), owned=True, first=USED),
+    ),
+    (
+        "gives up as not started what an ApplicationSet has removed the trace of",
+        FALSE_RECORD,
+        Protocol(doubts_other_state=False),
+        Setting(
+            "",
+            ("start",),
+            ("fails",),
+            Budget(acts=1, crashes=1, aborts=1, patience=1),
+            owned=True,
+            first=_LEFT_BY_ALICE,
+        ),
+    ),
+)
+
 FAULTS = (
     *(
         Fault(
             name,
             law,
             Setting(name, acts, ends, budget, first=USED if name.endswith("for its own") else App()),
-            dataclasses.replace(REPAIRED, decide=decide),
+            dataclasses.replace(CODE, decide=decide),
         )
         for name, law, decide, acts, ends, budget in DECISIONS
     ),
+    *(Fault(name, law, dataclasses.replace(setting, name=name), protocol) for name, law, protocol, setting in OWNED),
     *(
-        Fault(name, law, dataclasses.replace(setting, name=name), dataclasses.replace(REPAIRED, **flags))
+        Fault(name, law, dataclasses.replace(setting, name=name), dataclasses.replace(CODE, **flags))
         for name, law, flags, setting in SHELLS
     ),
 )

@@ -21,6 +21,7 @@ from tests.explorer.model import (
     PICKING_UP,
     R_DETACHED,
     R_FAILED,
+    R_LOST,
     R_NOT_STARTED,
     R_REFUSED,
     R_STOPPED,
@@ -34,6 +35,7 @@ from tests.explorer.model import (
     WORDS,
     Move,
     Rec,
+    Setting,
     State,
     is_ours,
     name,
@@ -46,6 +48,7 @@ LOST_ENDING = "4 no lost ending"
 NOT_STOPPED = "5 abort means stopped"
 FALSE_RECORD = "7 the record says what happened"
 ORPHAN = "10 no orphan"
+NOT_TAKEN_BACK = "onAbort: revert puts back what was changed"
 
 
 class Act(NamedTuple):
@@ -53,6 +56,7 @@ class Act(NamedTuple):
 
     before: State
     move: Move
+    setting: Setting
 
     @property
     def after(self) -> State:
@@ -116,9 +120,13 @@ def false_success(act: Act) -> str | None:
 
 
 def not_stopped(act: Act) -> str | None:
-    """After Aborted no sync of ours runs or can begin, unless the record says that it was left."""
+    """After Aborted no sync of ours runs or can begin, unless the record says that it was left.
+
+    One that was lost with its Application may show up in the next one of that name, by a worker that had it in hand:
+    an orphan, which whoever comes next starts over.
+    """
     records = act.after.promo.records
-    if act.after.promo.phase == P_ABORTED and not (records and records[-1].state == R_DETACHED):
+    if act.after.promo.phase == P_ABORTED and not (records and records[-1].state in {R_DETACHED, R_LOST}):
         running = [mark for mark in ATTEMPTS if can_run(act.after, mark)]
         if running:
             return f"Aborted was recorded, but attempt {running[0]} runs or can still begin"
@@ -169,6 +177,15 @@ def orphan(act: Act) -> str | None:
     return None
 
 
+def not_taken_back(act: Act) -> str | None:
+    """After an abort with onAbort: revert the spec is as before our first start (nobody else sets the desired)."""
+    s = act.after
+    if not act.setting.reverts or s.promo.phase != P_ABORTED or act.before.promo.phase or not s.app.target:
+        return None
+    ours = [r.mark for r in s.promo.records if r.uid == s.app.uid and s.fates[r.mark - 1].landed]
+    return f"Aborted was recorded, but the spec is as attempt {ours[0]} has left it" if ours else None
+
+
 LAWS: Mapping[str, Callable[[Act], str | None]] = {
     DOUBLE_START: double_start,
     TRESPASS: trespass,
@@ -176,14 +193,15 @@ LAWS: Mapping[str, Callable[[Act], str | None]] = {
     NOT_STOPPED: not_stopped,
     FALSE_RECORD: false_record,
     ORPHAN: orphan,
+    NOT_TAKEN_BACK: not_taken_back,
 }
 
 
-def broken(before: State, move: Move) -> tuple[str, str] | None:
+def broken(before: State, move: Move, setting: Setting) -> tuple[str, str] | None:
     """The first law that *move* breaks, and how; only what we and Argo CD do can break one."""
     if move.actor not in {WE, LATE, ARGO}:
         return None
-    act = Act(before, move)
+    act = Act(before, move, setting)
     for law, judge in LAWS.items():
         if wrong := judge(act):
             return law, wrong

@@ -73,7 +73,8 @@ class App(NamedTuple):
 
     ``op`` is the mark of ``.operation``; ``mark``, ``phase``, ``killed`` ("Operation terminated") and ``good`` (the
     desired revision) are ``status.operationState``. ``stamp`` is the annotation, ``history`` has (id, who).
-    ``target``: the spec says the desired revision.
+    ``target``: the spec says the desired revision. ``began`` tells the operation state from others by its start time;
+    it counts only where an ApplicationSet owns the Application.
     """
 
     uid: int = 1
@@ -86,6 +87,7 @@ class App(NamedTuple):
     history: tuple[tuple[int, int], ...] = ()
     target: bool = False
     skip: bool = False
+    began: int = 0
 
     @property
     def in_progress(self) -> bool:
@@ -111,6 +113,7 @@ class Worker(NamedTuple):
     good: bool
     phase: int = RUNNING
     killed: bool = False
+    began: int = 0
 
 
 PICKING_UP: Final = 0
@@ -139,7 +142,11 @@ END_RUNNING: Final = 3
 
 
 class Rec(NamedTuple):
-    """The record of an attempt: intent and, once it has ended, how; ``adopted``: a real Kargo started it."""
+    """The record of an attempt: intent and, once it has ended, how; ``adopted``: a real Kargo started it.
+
+    ``seen`` is the stamp annotation of that moment; ``seen_state`` is what ``operation.state_identity`` said then,
+    where an ApplicationSet owns the Application. ``before``: the start changes the revision in the spec.
+    """
 
     mark: int
     uid: int
@@ -147,6 +154,8 @@ class Rec(NamedTuple):
     history: int
     state: int = OPEN
     adopted: bool = False
+    seen_state: str | None = None
+    before: bool = False
 
 
 class Promo(NamedTuple):
@@ -216,7 +225,7 @@ class State(NamedTuple):
     """Everything.
 
     ``feed`` are the versions that the watch has not delivered yet; the first ``ahead`` of them are not newer than what
-    is in the cache already.
+    is in the cache already. ``starts`` counts the operation states that were begun.
     """
 
     app: App
@@ -229,6 +238,7 @@ class State(NamedTuple):
     requests: tuple[Request, ...] = ()
     feed: tuple[App, ...] = ()
     ahead: int = 0
+    starts: int = 0
 
 
 class Move(NamedTuple):
@@ -244,6 +254,7 @@ WE: Final = "kargo-py"
 LATE: Final = "a late request"
 ARGO: Final = "Argo CD"
 SOMEBODY: Final = "somebody"
+OWNER: Final = "the ApplicationSet"
 USER: Final = "the user"
 WATCH: Final = "the watch"
 TIME: Final = "time"
@@ -258,7 +269,10 @@ class Setting:
     ``ends``: how a sync may go: "ok", "fails", "hook" (it waits, and goes on when the worker looks again).
     ``frozen_watch``: 35 s may pass without an event being delivered. ``twice``: the final patch may come again.
     ``kept``: how many entries the history has. ``terminates``: the step has onTimeout: terminate, not detach.
+    ``reverts``: the step has onAbort: revert, not keep.
     ``adopts``: a real Kargo had the Promotion before us, and what would be our attempt 1 is what it has started.
+    ``owned``: by an ApplicationSet, which removes the stamp annotation at some time or other (spec 4: 20 ms after each
+    write).
     """
 
     name: str
@@ -270,7 +284,9 @@ class Setting:
     twice: bool = False
     kept: int = 4
     terminates: bool = False
+    reverts: bool = False
     adopts: bool = False
+    owned: bool = False
     first: App = field(default_factory=App)
 
     def initial(self) -> State:
@@ -290,7 +306,7 @@ def is_ours(mark: int) -> bool:
 @cache
 def aspect(app: App) -> object:
     """As :func:`kargo_py.argocd.operation.operation_aspect`."""
-    return app._replace(history=(), target=False, good=False)
+    return app._replace(history=(), target=False, good=False, began=0)
 
 
 def replaced(fates: tuple[Fate, ...], mark: int, **changes: Any) -> tuple[Fate, ...]:
@@ -334,12 +350,13 @@ def written(s: State, app: App, setting: Setting, *, answer: bool = False) -> St
     requests = s.requests
     if requests:
         requests = tuple(request for request in requests if request.kind == END_RUNNING)
-    s = s._replace(app=app, requests=requests)
     if not is_watched(s):
-        return s._replace(cache=app)
+        return s._replace(app=app, requests=requests, cache=app)
     if not setting.lag:
-        return into_cache(witnessed(s, app), app)
-    s = s._replace(feed=(*s.feed, app))
+        s = witnessed(s, app)
+        memory = s.memory if aspect(app) == aspect(s.cache) else s.memory._replace(clock=0, nudges=0)
+        return s._replace(app=app, requests=requests, cache=app, memory=memory)
+    s = s._replace(app=app, requests=requests, feed=(*s.feed, app))
     if answer:
         s = answered(s)
     return s if len(s.feed) <= setting.lag else None
@@ -365,6 +382,11 @@ def _without_old_news(s: State) -> State:
     while dropped < s.ahead and not (s.feed[dropped].phase >= SUCCEEDED and is_ours(s.feed[dropped].mark)):
         dropped += 1
     return s._replace(feed=s.feed[dropped:], ahead=s.ahead - dropped) if dropped else s
+
+
+def begun(s: State, setting: Setting) -> tuple[State, int]:
+    """The start time of an operation state that is made now; 0 where nobody looks at it."""
+    return (s._replace(starts=s.starts + 1), s.starts + 1) if setting.owned else (s, 0)
 
 
 def is_watched(s: State) -> bool:

@@ -10,6 +10,7 @@ from tests.explorer.model import (
     NOBODY,
     NONE,
     OTHER,
+    OWNER,
     P_DELETED,
     SOMEBODY,
     TERMINATING,
@@ -23,7 +24,7 @@ from tests.explorer.model import (
     written,
 )
 
-_NO_STATE: Mapping[str, Any] = {"mark": NOBODY, "phase": NONE, "killed": False, "good": False}
+_NO_STATE: Mapping[str, Any] = {"mark": NOBODY, "phase": NONE, "killed": False, "good": False, "began": 0}
 
 
 def _start(app: App) -> App | None:
@@ -121,6 +122,14 @@ def foreign_moves(s: State, setting: Setting) -> Iterator[Move]:
             yield Move(SOMEBODY, words, after, fair=False)
 
 
+def owner_moves(s: State, setting: Setting) -> Iterator[Move]:
+    """Spec 4: an ApplicationSet takes away annotations that it does not know, and touches no operation."""
+    if setting.owned and s.app.stamp and is_watched(s):
+        after = written(s, s.app._replace(stamp=NOBODY), setting)
+        if after is not None:
+            yield Move(OWNER, "removes the stamp annotation", after, fair=False)
+
+
 def user_moves(s: State) -> Iterator[Move]:
     """The user aborts or deletes the Promotion."""
     if s.promo.phase:
@@ -128,6 +137,11 @@ def user_moves(s: State) -> Iterator[Move]:
     if s.budget.aborts and not s.promo.abort:
         promo, budget = s.promo._replace(abort=1), s.budget._replace(aborts=s.budget.aborts - 1)
         yield Move(USER, "asks to abort the Promotion", s._replace(promo=promo, budget=budget), fair=False)
+    if s.budget.aborts and s.promo.abort >= 3:
+        # What is on record of the time-out stays; the abort goes before it.
+        promo, budget = s.promo._replace(abort=2), s.budget._replace(aborts=s.budget.aborts - 1)
+        after = s._replace(promo=promo, budget=budget, memory=s.memory._replace(late=False))
+        yield Move(USER, "asks to abort the Promotion, which is kept in the status", after, fair=False)
     if s.budget.deletions and s.promo.records:
         promo, budget = s.promo._replace(phase=P_DELETED), s.budget._replace(deletions=0)
         memory = Memory(sending=s.memory.sending, dirty=s.memory.dirty)

@@ -28,7 +28,15 @@ from kargo_py.argocd.application import (
     Status,
     SyncResult,
 )
-from kargo_py.argocd.operation import SETTLED, Intent, Knowledge, Verb, Waiting, decide_operation
+from kargo_py.argocd.operation import (
+    SETTLED,
+    Intent,
+    Knowledge,
+    Verb,
+    Waiting,
+    decide_operation,
+    state_identity,
+)
 from kargo_py.kube.resources import Key
 from tests.explorer.model import (
     ALICE,
@@ -72,10 +80,12 @@ from tests.explorer.model import (
     Setting,
     State,
     answered,
+    begun,
     is_current,
     is_ours,
     name,
     replaced,
+    witnessed,
     written,
 )
 
@@ -103,6 +113,7 @@ class Question(NamedTuple):
     clock: int = 0
     nudges: int = 0
     adopted: bool = False
+    seen_state: str | None = None
 
 
 class Answer(NamedTuple):
@@ -132,12 +143,13 @@ def _operation(mark: int, *, adopts: bool = False) -> dict[str, Any] | None:
     return {"initiatedBy": {"username": _USER}, "info": [{"name": STAMP_KEY, "value": _stamp(mark)}], "sync": {}}
 
 
-def _state(mark: int, phase: int, killed: bool, good: bool, *, adopts: bool = False) -> OperationState | None:
-    if not phase:
+def _state(e: Ending, began: int = 0, *, adopts: bool = False) -> OperationState | None:
+    if not e.phase:
         return None
-    result = SyncResult(revision=_GOOD if good else _OTHER) if phase == SUCCEEDED else None
-    message = "Operation terminated" if killed else "one or more objects failed to apply" if phase == FAILED else ""
-    return OperationState(_operation(mark, adopts=adopts) or {}, _PHASES[phase], message, "t", sync_result=result)
+    result = SyncResult(revision=_GOOD if e.good else _OTHER) if e.phase == SUCCEEDED else None
+    message = "Operation terminated" if e.killed else "one or more objects failed to apply" if e.phase == FAILED else ""
+    operation = _operation(e.mark, adopts=adopts) or {}
+    return OperationState(operation, _PHASES[e.phase], message, f"t{began}", sync_result=result)
 
 
 @cache
@@ -156,10 +168,17 @@ def application(app: App, *, adopts: bool = False) -> Application | None:
         Spec(source={"repoURL": "https://git.example.com/shop", "targetRevision": _GOOD if app.target else _OTHER}),
         _operation(app.op, adopts=adopts),
         Status(
-            _state(app.mark, app.phase, app.killed, app.good, adopts=adopts),
+            _state(Ending(app.mark, app.phase, app.killed, app.good), app.began, adopts=adopts),
             tuple(HistoryEntry(number, initiated_by=InitiatedBy(users[who])) for number, who in app.history),
         ),
     )
+
+
+@cache
+def identity(app: App, *, adopts: bool = False) -> str:
+    """The real identity of the operation that *app* shows."""
+    read = application(app, adopts=adopts)
+    return state_identity(read) if read is not None else ""
 
 
 @cache
@@ -167,8 +186,10 @@ def decide(app: App, q: Question) -> Answer:
     """Ask the real decision."""
     mark = KARGO_MARK + _PROMOTION if q.adopted else _stamp(q.mark)
     history = q.history or None
-    intent = Intent(_KEY, f"uid-{q.uid}", mark, (_GOOD,), _stamp(q.seen), history, _USER, adopted=q.adopted)
-    latched = _state(*q.latched, adopts=q.adopted) if q.latched is not None else None
+    intent = Intent(
+        _KEY, f"uid-{q.uid}", mark, (_GOOD,), _stamp(q.seen), history, _USER, q.seen_state, adopted=q.adopted
+    )
+    latched = _state(q.latched, adopts=q.adopted) if q.latched is not None else None
     known = Knowledge(latched, q.never, q.fenced, q.stopping, _CLOCK[q.clock], q.nudges)
     decision = decide_operation(application(app, adopts=q.adopted), intent, known)
     return Answer(decision.verb, decision.waiting, decision.repeatable)
@@ -179,28 +200,49 @@ def decide(app: App, q: Question) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """The decision, and what the shell holds to; as the code has it by default.
+    """The decision, and what the shell holds to; a False is a planted fault.
 
-    The first group is what the shell does; a False there is a planted fault:
-
-    * ``latches``: endings are kept from the event on. ``records_first``: the intent is durable before the start.
-    * ``new_stamps``: each attempt has a stamp of its own. ``limits_attempts``: there are not more than allowed.
-    * ``guards_start``, ``guards_end``: writes are guarded by what was decided on. ``same_bytes``: what is sent again is
-      guarded as what was sent first. ``restores_operation``: an orphan is ended with its operation put back.
-    * ``fences``: Aborted is not recorded before no start can land any more. ``knows_issued``: an attempt that was sent
-      is not taken for one that was not.
-    * ``only_ends_when_late``: what is on record as out of time is not pursued any more.
-    * ``doubts_ok``: an accepted termination proves nothing. ``keeps_operation``: ``.operation`` is never removed.
+    * ``latches``: endings are kept from the event on (``ArgoCD._latch``, ``attempt``; ``World`` asks for those on
+      record before the first event). ``records_first``: the intent is durable before the start
+      (``PromotionController._run`` writes an ``Intend`` and calls again).
+    * ``new_stamps``, ``limits_attempts``: each attempt has a stamp of its own, and there are not more than allowed
+      (``ArgoCDUpdate._repeat``).
+    * ``guards_start``, ``guards_end``: writes are guarded by what was decided on (``start.start_patch``,
+      ``stop.terminate_patch``). ``restores_operation``, ``keeps_operation``: an orphan is ended with its operation put
+      back, and ``.operation`` is never removed (``stop.terminate_patch``).
+    * ``same_bytes``: what is sent again is guarded as what was sent first (``writes.guarded_patch``).
+    * ``fences``: Aborted is not recorded before no start can land any more (``ArgoCD.stop``,
+      ``operation._not_carried_out``). ``knows_issued``: an attempt that was sent is not taken for one that was not
+      (``ArgoCD._start``).
+    * ``doubts_ok``: an accepted termination proves nothing (``ArgoCD.stop`` decides again after it).
+    * ``only_ends_when_late``: what is on record as out of time is not pursued any more (``ArgoCDUpdate.run``).
+    * ``remembers_unknown``: a conflict after an unknown outcome does not make an attempt "never issued" again
+      (``ArgoCD._start``, by the cause that ``writes._settle`` and ``_look`` give it).
+    * ``keeps_ends``: an attempt that has ended is not made Refused when the next one cannot be made
+      (``ArgoCDUpdate._repeat``).
+    * ``looks_before_superseded``: "superseded" and "lost" are not concluded from the cache alone (``ArgoCD.pursue``,
+      ``ArgoCD.stop``).
+    * ``doubts_absence``: what is given up is "not started" only if the Application shows that
+      (``deployers.argocd._may_have_begun``, ``argocd_update._left``).
+    * ``adopts_to_stop``: what a real Kargo has started is adopted also in order to abort it (``ArgoCDUpdate.stop``,
+      ``PromotionController._abort``, ``ArgoCD.adopt``).
+    * ``records_before_ending``: that the step has had its time is durable before anything is terminated for that
+      (``ArgoCDUpdate._time_out``; ``controllers.promotion._urgent`` has it written at once).
+    * ``records_state_again``: an intent that is recorded again has the operation that is seen then
+      (``ArgoCD.outdated``, ``deployers.argocd._rests_on``).
+    * ``doubts_other_state``: what is given up is "not started" only if the operation seen is that of the intent, where
+      an ApplicationSet removes the annotation (``deployers.argocd._may_have_begun``).
 
     The second group is what the code lacks; each True is the smallest repair of a fault that the explorer has found:
 
-    * ``remembers_unknown``: a conflict after an unknown outcome does not make an attempt "never issued" again.
-    * ``keeps_ends``: an attempt that has ended is not made Refused when the next one cannot be made.
-    * ``looks_before_superseded``: "superseded" is not concluded from the cache alone.
-    * ``doubts_absence``: what is given up is "not started" only if the annotation is still the one that was seen
-      before. Not a fault today, but one with the repair of the decision.
-    * ``adopts_to_stop``: what a real Kargo has started is adopted also in order to abort it.
-    * ``records_before_ending``: that the step has had its time is durable before anything is terminated for that.
+    * ``keeps_pause``: an attempt that has ended, and waits for the next one to be made, keeps its end when the time of
+      the step is over (``ArgoCDUpdate._time_out``).
+    * ``takes_back_all``: onAbort: revert puts back what any attempt has changed, not the last one only
+      (``ArgoCDUpdate._taken_back``).
+    * ``knows_adopted``: what was adopted has begun, whatever the Application shows
+      (``deployers.argocd._may_have_begun``).
+    * ``doubts_no_state``: that there was no operation's state at the intent proves nothing later, a start resets it
+      (``deployers.argocd._may_have_begun``; of ``operation._overtaken`` it is ``decide_doubting``).
     """
 
     decide: Decide = decide
@@ -218,44 +260,32 @@ class Protocol:
     doubts_ok: bool = True
     keeps_operation: bool = True
     only_ends_when_late: bool = True
+    remembers_unknown: bool = True
+    keeps_ends: bool = True
+    looks_before_superseded: bool = True
+    doubts_absence: bool = True
+    adopts_to_stop: bool = True
+    records_before_ending: bool = True
+    records_state_again: bool = True
+    doubts_other_state: bool = True
 
-    remembers_unknown: bool = False
-    keeps_ends: bool = False
-    looks_before_superseded: bool = False
-    records_before_ending: bool = False
-    doubts_absence: bool = False
-    adopts_to_stop: bool = False
+    keeps_pause: bool = False
+    takes_back_all: bool = False
+    knows_adopted: bool = False
+    doubts_no_state: bool = False
+
+
+CODE = Protocol()
+"""The code."""
 
 
 @cache
-def decide_patiently(app: App, q: Question) -> Answer:
-    """The real decision with two repairs.
-
-    While the operation state is empty the worker may have ours in hand: so it is with "superseded before it was taken
-    up" already, here also when another stamp stands in the annotation. And the history says nothing about an adopted
-    operation, which may have succeeded before it was adopted.
-    """
-    answer = decide(app, q)
-    if answer.verb is Verb.SUPERSEDED and q.adopted:
-        return answer._replace(repeatable=False)
-    seen_elsewhere = answer.verb is Verb.SUPERSEDED and q.latched is None and app.stamp != q.mark
-    if seen_elsewhere and not app.phase and _CLOCK[q.clock] < SETTLED:
-        return Answer(Verb.WAIT, Waiting.FOREIGN)
-    return answer
+def decide_doubting(app: App, q: Question) -> Answer:
+    """The decision as repaired: that there was no operation's state at the intent proves nothing, a start resets it."""
+    return decide(app, q._replace(seen_state="none at all") if q.seen_state == "" else q)
 
 
-AS_IS = Protocol()
-"""The code as it is."""
-
-REPAIRED = Protocol(
-    decide_patiently,
-    remembers_unknown=True,
-    keeps_ends=True,
-    looks_before_superseded=True,
-    records_before_ending=True,
-    doubts_absence=True,
-    adopts_to_stop=True,
-)
+REPAIRED = Protocol(decide_doubting, keeps_pause=True, takes_back_all=True, knows_adopted=True, doubts_no_state=True)
 """The code with the repairs of what the explorer has found."""
 
 _ENDS = {
@@ -322,6 +352,7 @@ def _question(s: State, record: Rec, *, stopping: bool = False) -> Question:
         memory.clock,
         memory.nudges,
         record.adopted,
+        record.seen_state,
     )
 
 
@@ -329,7 +360,7 @@ def _looked(s: State, record: Rec, protocol: Protocol, *, stopping: bool = False
     """The decision on what is in the cache, or what a live read shows."""
     s = _read(s)
     answer = _ask(s, record, protocol, stopping=stopping)
-    if answer.verb is Verb.SUPERSEDED and protocol.looks_before_superseded and not is_current(s):
+    if answer.verb in {Verb.SUPERSEDED, Verb.LOST} and protocol.looks_before_superseded and not is_current(s):
         s = answered(s)
         answer = _ask(s, record, protocol, stopping=stopping)
     return s, answer
@@ -349,25 +380,51 @@ def _ask(s: State, record: Rec, protocol: Protocol, *, stopping: bool = False) -
 # -- towards success (pursue, outdated, _look, _repeat) ----------------------------------------------------------------
 
 
-def _facts(app: App, mark: int, *, adopted: bool = False) -> Rec:
-    """The record as ``intend`` makes it of the cache."""
-    return Rec(mark, app.uid, app.stamp, app.history[-1][0] if app.history else 0, adopted=adopted)
+def _facts(app: App, mark: int, setting: Setting, *, adopted: bool = False) -> Rec:
+    """``_record``: as ``intend`` makes it of the cache."""
+    return Rec(
+        mark,
+        app.uid,
+        app.stamp,
+        app.history[-1][0] if app.history else 0,
+        adopted=adopted,
+        seen_state=identity(app, adopts=setting.adopts) if setting.owned else None,
+        before=setting.reverts and not app.target and not adopted,
+    )
+
+
+def _outdated(s: State, record: Rec, setting: Setting, protocol: Protocol) -> Rec | None:
+    """``outdated``: the intent as it would be recorded now, if it is another and certainly not carried out."""
+    app = s.cache
+    moved = app.stamp != record.seen and record.mark in s.memory.never
+    if not app.uid or not (moved or _ask(s, record, protocol).verb is Verb.START):
+        return None
+    now = _facts(app, record.mark, setting, adopted=record.adopted)
+    if now == record:
+        return None
+    return now if protocol.records_state_again else now._replace(seen_state=record.seen_state)
 
 
 def _run(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     s = _read(s)
     if not s.promo.records:
-        yield _adopt(s) if setting.adopts else _intend(s, 1, protocol)
+        yield _adopt(s, setting) if setting.adopts else _intend(s, 1, setting, protocol)
         return
     if not s.promo.saved:
         promo = s.promo._replace(saved=True)
         yield Move(WE, "records the intent", s._replace(promo=promo))
     record = s.promo.records[-1]
-    s, answer = _looked(s, record, protocol)
-    verb = answer.verb
-    moved = s.cache.stamp != record.seen and record.mark in s.memory.never
-    now = _facts(s.cache, record.mark, adopted=record.adopted)
-    if s.cache.uid and (verb is Verb.START or moved) and now != record:
+    if record.state != OPEN:
+        # The pause before the next attempt.
+        yield from _out_of_time(s, record, setting, protocol)
+        yield _intend(s, record.mark + 1, setting, protocol, s.promo.records)
+        return
+    now = _outdated(s, record, setting, protocol)
+    if now is None:
+        s, answer = _looked(s, record, protocol)
+        verb = answer.verb
+        now = _outdated(s, record, setting, protocol) if verb is Verb.START else None
+    if now is not None:
         records = (*s.promo.records[:-1], now)
         after = s._replace(promo=s.promo._replace(records=records))
         yield Move(WE, f"records the intent of attempt {record.mark} as it is now", after)
@@ -378,56 +435,72 @@ def _run(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     elif verb is Verb.TERMINATE:
         yield from _terminate(s, record.mark, setting, protocol)
     elif verb is Verb.WAIT:
-        yield from _time_out(s, record, answer, setting, protocol)
+        if answer.waiting is not Waiting.FOREIGN:
+            yield from _out_of_time(s, record, setting, protocol)
     elif answer.repeatable:
-        yield from _repeat(s, record, verb, protocol)
+        yield from _repeat(s, record, verb, setting, protocol)
     else:
         end = _ENDS.get(verb, R_DOUBTFUL)
-        yield _ended(s, P_SUCCEEDED if end == R_SUCCEEDED else P_FAILED, end)
+        yield _ended(s, P_SUCCEEDED if end == R_SUCCEEDED else P_FAILED, end, setting, protocol)
 
 
-def _intend(s: State, mark: int, protocol: Protocol, ended: tuple[Rec, ...] = ()) -> Move:
+def _intend(s: State, mark: int, setting: Setting, protocol: Protocol, ended: tuple[Rec, ...] = ()) -> Move:
     """Record the intent of attempt *mark*; an Application that takes no sync is refused (from a live read)."""
     if not s.cache.uid or s.cache.skip:
         s = answered(s)
     if not s.cache.uid or s.cache.skip:
         if ended:
-            # As _look has it: the record of the attempt before is made Refused.
-            return _ended(s, P_FAILED, ended[-1].state if protocol.keeps_ends else R_REFUSED)
+            last = ended[-1] if protocol.keeps_ends else ended[-1]._replace(state=R_REFUSED)
+            s = s._replace(promo=s.promo._replace(records=(*ended[:-1], last)))
+            return _ended(s, P_FAILED, last.state, setting, protocol)
         return Move(WE, "ends: the Application takes no sync", _forgotten(s, P_FAILED))
-    promo = s.promo._replace(records=(*ended, _facts(s.cache, mark)), saved=protocol.records_first)
+    promo = s.promo._replace(records=(*ended, _facts(s.cache, mark, setting)), saved=protocol.records_first)
     after = s._replace(promo=promo, memory=s.memory._replace(never=s.memory.never | {mark}, clock=0, nudges=0))
     return Move(WE, f"records the intent of attempt {mark}", after)
 
 
-def _adopt(s: State) -> Move:
+def _adopt(s: State, setting: Setting) -> Move:
     """``intend`` where a real Kargo has started a sync for this Promotion: recorded as attempt 0, watched, not sent."""
-    promo = s.promo._replace(records=(_facts(s.cache, 1, adopted=True),))
-    return Move(WE, "adopts what Kargo has started", s._replace(promo=promo))
+    promo = s.promo._replace(records=(_facts(s.cache, 1, setting, adopted=True),))
+    return Move(WE, "adopts what Kargo has started", witnessed(s._replace(promo=promo), s.cache))
 
 
-def _repeat(s: State, record: Rec, verb: Verb, protocol: Protocol) -> Iterator[Move]:
+def _repeat(s: State, record: Rec, verb: Verb, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     """Another attempt, unless there were as many of that kind of end as are allowed."""
     end = _ENDS.get(verb, R_SUPERSEDED)
     last = record._replace(state=end)
     ended = (*s.promo.records[:-1], last)
     count = sum(r.state == end for r in ended)
     if (count >= AT_MOST and protocol.limits_attempts) or record.mark == len(s.fates):
-        yield _ended(s, P_FAILED, end)
-    elif protocol.new_stamps:
-        yield _intend(s, record.mark + 1, protocol, ended)
+        yield _ended(s, P_FAILED, end, setting, protocol)
+    elif not protocol.new_stamps:
+        yield _intend(s, record.mark, setting, protocol)
+    elif end == R_WRONG_REVISION:
+        after = s._replace(promo=s.promo._replace(records=ended))
+        yield Move(WE, f"records that attempt {record.mark} ended as {WORDS[end]}, and pauses", after)
     else:
-        yield _intend(s, record.mark, protocol)
+        yield _intend(s, record.mark + 1, setting, protocol, ended)
 
 
-def _ended(s: State, phase: int, end: int) -> Move:
+def _ended(s: State, phase: int, end: int, setting: Setting, protocol: Protocol) -> Move:
     """Write the last phase; the attempt on record has ended so."""
     records = s.promo.records
     if records and records[-1].state == OPEN:
         records = (*records[:-1], records[-1]._replace(state=end))
     s = s._replace(promo=s.promo._replace(records=records))
+    if setting.reverts and phase == P_ABORTED:
+        s = _taken_back(s, setting, protocol)
     how = {P_SUCCEEDED: "Succeeded", P_FAILED: "Failed", P_ABORTED: "Aborted"}[phase]
     return Move(WE, f"records {how}: {WORDS[end]}", _forgotten(s, phase))
+
+
+def _taken_back(s: State, setting: Setting, protocol: Protocol) -> State:
+    """``_taken_back``, ``ArgoCD.revert``: the change of the last attempt is put back where it is as we left it."""
+    records = s.promo.records if protocol.takes_back_all else s.promo.records[-1:]
+    changed = any(r.before and r.state != R_NOT_STARTED and r.uid == s.app.uid for r in records)
+    if not changed or not s.app.target:
+        return s
+    return written(s, s.app._replace(target=False), setting, answer=True) or s
 
 
 def _forgotten(s: State, phase: int) -> State:
@@ -436,24 +509,43 @@ def _forgotten(s: State, phase: int) -> State:
     return s._replace(promo=promo, memory=Memory(), cache=s.app, feed=(), ahead=0, budget=Budget())
 
 
-def _time_out(s: State, record: Rec, answer: Answer, setting: Setting, protocol: Protocol) -> Iterator[Move]:
-    """The step has had its time, which does not run while others hold the Application."""
-    if not s.budget.timeouts or answer.waiting is Waiting.FOREIGN:
+def _out_of_time(s: State, record: Rec, setting: Setting, protocol: Protocol) -> Iterator[Move]:
+    """``_time_out``: the step has had its time, which does not run while others hold the Application."""
+    if not s.budget.timeouts:
         return
     if setting.terminates:
         promo, budget = s.promo._replace(abort=3), s.budget._replace(timeouts=0)
         yield Move(TIME, "the time of the step is over", s._replace(promo=promo, budget=budget), fair=False)
         return
-    yield _left(s, P_FAILED, record, protocol)
+    yield _left(s, P_FAILED, record, setting, protocol)
 
 
-def _left(s: State, phase: int, record: Rec, protocol: Protocol) -> Move:
-    """Nobody waits for it any longer (``_left``); without a trace of it that is told as not started."""
+def _left(s: State, phase: int, record: Rec, setting: Setting, protocol: Protocol) -> Move:
+    """Nobody waits for it any longer (``_left``); one that certainly has not begun is told as not started.
+
+    So is, by the code, what waits for the pause after it to be over: its observation says that nothing is there.
+    """
+    present = record.state == OPEN and _may_have_begun(s, record, setting, protocol)
+    end = R_DETACHED if present else R_NOT_STARTED
+    if record.state != OPEN and protocol.keeps_pause:
+        end = record.state
+    s = s._replace(promo=s.promo._replace(records=(*s.promo.records[:-1], record._replace(state=end))))
+    return _ended(s, phase, end, setting, protocol)._replace(fair=False)
+
+
+def _may_have_begun(s: State, record: Rec, setting: Setting, protocol: Protocol) -> bool:
+    """As :func:`kargo_py.deployers.argocd._may_have_begun`."""
     app = s.cache
-    present = app.stamp == record.mark or record.mark in {app.op, app.mark}
-    if protocol.doubts_absence:
-        present = present or (app.stamp != record.seen and record.mark not in s.memory.never)
-    return _ended(s, phase, R_DETACHED if present else R_NOT_STARTED)._replace(fair=False)
+    if not app.uid or record.mark in s.memory.never:
+        return not app.uid
+    if record.adopted and protocol.knows_adopted:
+        return True
+    moved = record.seen_state is not None and record.seen_state != identity(app, adopts=setting.adopts)
+    moved = moved or (record.seen_state == "" and protocol.doubts_no_state)
+    doubtful = app.stamp != record.seen or (moved and protocol.doubts_other_state)
+    if not protocol.doubts_absence:
+        doubtful = app.stamp == record.mark
+    return doubtful or record.mark in {app.op, app.mark}
 
 
 def _run_out(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
@@ -462,7 +554,10 @@ def _run_out(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     Each target is pursued first; one that still waits then is stopped, and when that takes its time it is recorded that
     this was begun. A process that has begun with it does that before anything else.
     """
-    s, answer = _looked(s, s.promo.records[-1], protocol)
+    if s.promo.records[-1].state == OPEN:
+        s, answer = _looked(s, s.promo.records[-1], protocol)
+    else:
+        answer = Answer(Verb.WAIT)
     waits = answer.verb is Verb.WAIT and answer.waiting is not Waiting.FOREIGN
     if not waits and not s.memory.late:
         yield from _run(s, setting, protocol) if answer.verb is not Verb.WAIT else ()
@@ -485,12 +580,13 @@ def _landed(s: State, request: Request, setting: Setting, *, answer: bool = True
     app = s.app
     if request.kind == START:
         changed = app._replace(
-            op=request.mark, mark=NOBODY, phase=NONE, killed=False, good=False, stamp=request.mark, target=True
+            op=request.mark, mark=NOBODY, phase=NONE, killed=False, good=False, began=0, stamp=request.mark, target=True
         )
         landed = min(2, s.fates[request.mark - 1].landed + 1)
         s = s._replace(fates=replaced(s.fates, request.mark, landed=landed))
     elif request.kind == END_REQUESTED:
-        changed = app._replace(mark=request.op, phase=TERMINATING, killed=False, good=False)
+        s, began = begun(s, setting)
+        changed = app._replace(mark=request.op, phase=TERMINATING, killed=False, good=False, began=began)
     elif request.kind == END_ORPHAN:
         changed = app._replace(op=request.op, phase=TERMINATING)
     elif (app.uid, app.op, app.mark, app.phase) == (request.uid, request.op, request.mark, request.phase):
@@ -601,7 +697,7 @@ def _terminate(s: State, mark: int, setting: Setting, protocol: Protocol) -> Ite
     after = _landed(s, request, setting) if (by_contents or is_current(s)) and s.app.uid else None
     if after is not None:
         if not protocol.doubts_ok and s.promo.abort == 2:
-            yield _ended(after, P_ABORTED, R_STOPPED)
+            yield _ended(after, P_ABORTED, R_STOPPED, setting, protocol)
         else:
             yield Move(WE, f"asks Argo CD to terminate {name(mark)}", after)
     elif len(s.feed) < max(setting.lag, 1):
@@ -623,13 +719,17 @@ def _terminate(s: State, mark: int, setting: Setting, protocol: Protocol) -> Ite
 def _stop(s: State, setting: Setting, protocol: Protocol, phase: int = P_ABORTED) -> Iterator[Move]:
     s = _read(s)
     if not s.promo.records:
-        yield _adopt(s) if setting.adopts and protocol.adopts_to_stop else _ended(s, P_ABORTED, R_NOT_STARTED)
+        adopts = setting.adopts and protocol.adopts_to_stop
+        yield _adopt(s, setting) if adopts else _ended(s, P_ABORTED, R_NOT_STARTED, setting, protocol)
         return
     record = s.promo.records[-1]
+    if record.state != OPEN:
+        yield _ended(s, phase, record.state, setting, protocol)
+        return
     s, answer = _looked(s, record, protocol, stopping=True)
     verb = answer.verb
     if verb in {Verb.TERMINATE, Verb.WAIT} and s.budget.patience:
-        yield _left(s, phase, record, protocol)
+        yield _left(s, phase, record, setting, protocol)
     if verb is Verb.TERMINATE:
         yield from _terminate(s, record.mark, setting, protocol)
     elif verb is Verb.NUDGE:
@@ -641,7 +741,7 @@ def _stop(s: State, setting: Setting, protocol: Protocol, phase: int = P_ABORTED
             yield Move(WE, "waits", s._replace(memory=s.memory._replace(fenced=False)))
     else:
         superseded = R_SUPERSEDED if answer.repeatable else R_DOUBTFUL
-        yield _ended(s, phase, _ENDS.get(verb, superseded))
+        yield _ended(s, phase, _ENDS.get(verb, superseded), setting, protocol)
 
 
 # -- the sweep ---------------------------------------------------------------------------------------------------------
@@ -659,7 +759,7 @@ def _sweep(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
         return
     if not s.memory.certain:
         return
-    record = _facts(app, mark)
+    record = _facts(app, mark, setting)
     answer = _ask(s, record, protocol, stopping=True)
     if answer.verb is Verb.TERMINATE:
         yield from _terminate(s, mark, setting, protocol)

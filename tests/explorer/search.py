@@ -20,7 +20,7 @@ from tests.explorer.model import (
     time_moves,
     watch_moves,
 )
-from tests.explorer.others import foreign_moves, user_moves
+from tests.explorer.others import foreign_moves, owner_moves, user_moves
 from tests.explorer.protocol import Protocol, late_moves, our_moves
 from tests.explorer.worker import worker_moves
 
@@ -59,6 +59,7 @@ def moves(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
         watch_moves(s),
         time_moves(s, setting),
         foreign_moves(s, setting),
+        owner_moves(s, setting),
         user_moves(s),
         crash_moves(s),
     )
@@ -129,7 +130,7 @@ def explore(setting: Setting, protocol: Protocol) -> Outcome:
         for move in moves(before, setting, protocol):
             if graph.add(number, move):
                 waiting.append(move.state)
-                if fault := broken(before, move):
+                if fault := broken(before, move, setting):
                     law, why = fault
                     history = graph.history(graph.numbers[move.state])
                     return graph.outcome(CounterExample(law, why, history, describe(move.state.app)))
