@@ -78,8 +78,8 @@ OURS_WAS_OVERTAKEN = message(
     shown=Shown.PROMOTION,
 )
 TRACE_REMOVED = message(
-    "{app}: whether the sync of this Promotion was carried out cannot be told any more, because an ApplicationSet removes "
-    "the annotation that would say so; promote again if it is still wanted",
+    "{app}: whether the sync of this Promotion was carried out cannot be told any more, because an ApplicationSet "
+    "removes the annotation that would say so; promote again if it is still wanted",
     do="The controller was down meanwhile. Name the annotation `kargo-py.io/stamp` in the ApplicationSet's "
     "`spec.preservedFields.annotations`; look at `status.history` of the Application, then promote again.",
     shown=Shown.PROMOTION,

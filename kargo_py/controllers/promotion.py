@@ -286,6 +286,7 @@ class PromotionController:
 
     async def _run(self, raw: JsonObject, promotion: Promotion, stage: Stage) -> Result | None:
         """Begin if it has not begun; then step after step until one waits or all are through."""
+        taken_over = promotion.running and not records_of(promotion.status)
         if not promotion.running:
             begun = await self._begin(raw, promotion, stage)
             if begun is None:
@@ -296,7 +297,7 @@ class PromotionController:
             if current is None:
                 await self._end(raw, fail(promotion, PromotionPhase.ERRORED, NO_STEP_RUNS(), self._world.now()))
                 return None
-            outcome = await self._step(promotion, current)
+            outcome = await self._step(promotion, current, taken_over=taken_over)
             match outcome:
                 case Intend(records):
                     intended = promotion.replace(status=with_records(promotion.status, current.alias, records))
@@ -338,7 +339,7 @@ class PromotionController:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    async def _step(self, promotion: Promotion, current: CurrentStep) -> StepOutcome:
+    async def _step(self, promotion: Promotion, current: CurrentStep, *, taken_over: bool) -> StepOutcome:
         """Call the current step once."""
         step = current.step
         if step.uses is None:
@@ -349,9 +350,11 @@ class PromotionController:
             return Finished(StepStatus.ERRORED, KIND_NOT_REGISTERED(uses=step.uses, known=known))
         if where := no_expressions(step.config) or ("if" if step.if_ else None):
             return Finished(StepStatus.ERRORED, EXPRESSION_USED(field=where))
-        return await runner.run(self._context(promotion, current, runner))
+        return await runner.run(self._context(promotion, current, runner, taken_over=taken_over))
 
-    def _context(self, promotion: Promotion, current: CurrentStep, runner: StepRunner) -> StepContext:
+    def _context(
+        self, promotion: Promotion, current: CurrentStep, runner: StepRunner, *, taken_over: bool = False
+    ) -> StepContext:
         now = self._world.now()
         started = promotion.status.step_execution_metadata[-1].started_at
         return StepContext(
@@ -368,6 +371,7 @@ class PromotionController:
             timeout=time_limit(current.step, runner.default_timeout),
             patience=self._world.abort_patience,
             records=records_of(promotion.status, current.alias),
+            taken_over=taken_over,
         )
 
     async def _wait(
@@ -387,14 +391,14 @@ class PromotionController:
         again = min(LOOK_AGAIN, max(outcome.look_after, _LEAST_PAUSE)) if outcome.look_after is not None else LOOK_AGAIN
         if status is None:
             self._pending_since.pop(key, None)
-            return Result(requeue_after=again)
+            return _again(outcome, again)
         now = asyncio.get_running_loop().time()
         since = self._pending_since.setdefault(key, now)
         if now - since < COALESCE and not _urgent(known, outcome):
-            return Result(requeue_after=min(again, COALESCE - (now - since)))
+            return _again(outcome, min(again, COALESCE - (now - since)))
         self._pending_since.pop(key, None)
         await self._write(raw, promotion.replace(status=status))
-        return Result(requeue_after=again)
+        return _again(outcome, again)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -482,6 +486,13 @@ def _collection(stage: Stage, freight: Freight) -> FreightCollection:
     current = stage.current_freight or FreightCollection()
     kept = {origin: reference for origin, reference in current.items.items() if origin in stage.origins}
     return FreightCollection(items=kept).with_freight(freight.reference())
+
+
+def _again(outcome: Waiting, seconds: float) -> Result:
+    """Come back in *seconds*; after an error when the queue's back-off says. Raises that error."""
+    if outcome.error is not None:
+        raise outcome.error
+    return Result(requeue_after=seconds)
 
 
 def _tells(known: Sequence[Record], outcome: Waiting) -> bool:

@@ -321,15 +321,15 @@ class ArgoCD:
         self._application_sets[key] = (now, found)
         return found
 
-    async def intend(self, request: UpdateRequest, stamp: Stamp, origin: Origin) -> Record:
+    async def intend(self, request: UpdateRequest, stamp: Stamp, origin: Origin, *, taken_over: bool = False) -> Record:
         """The intent to record before the attempt *stamp* is started; raises TargetError.
 
-        The first attempt may turn out to be under way: a real Kargo that had the Promotion before us has started it.
-        Then that one is recorded as attempt 0, and no other is started while it can still succeed.
+        Where the Promotion is *taken_over* the attempt may turn out to be under way: a real Kargo has started it. Then
+        that one is recorded as attempt 0, and no other is started.
         """
         app, edit = await self.prepare(request)
         mark = f"{KARGO_MARK}{origin.promotion}"
-        if stamp.attempt == 1 and _operation_of(app, mark) is not None:
+        if taken_over and _operation_of(app, mark) is not None:
             return self._adopted(app, edit, stamp.step, mark)
         self.attempt(str(stamp)).never_issued = True
         return _record(app, edit, stamp.step, stamp.attempt, str(stamp), origin.initiator.username)

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Literal, Self
 
 import msgspec
@@ -292,7 +293,8 @@ class ArgoCDUpdate:
         """Check all Applications before any is touched, and say what is going to be done to each."""
         try:
             stamp, origin = _stamp(context, 1), _origin(context)
-            return Intend([await self._argocd.intend(request, stamp, origin) for request in wanted])
+            intend = partial(self._argocd.intend, stamp=stamp, origin=origin, taken_over=context.taken_over)
+            return Intend([await intend(request) for request in wanted])
         except (TargetError, StampError) as error:
             return Finished(StepStatus.ERRORED, str(error))
 
@@ -313,14 +315,13 @@ class ArgoCDUpdate:
             least := min((seconds for seconds in left if seconds is not None), default=None)
         ) is not None and least <= 0:
             return await self._time_out(context, config, records, waits)
-        if (error := next((look.error for look in looks if look.error is not None), None)) is not None:
-            raise error
         again = [*left, *(wait.look_after for wait in waits)]
         return Waiting(
             _joined([wait.message for wait in waits]),
             records,
             any(wait.notable for wait in waits),
             min((seconds for seconds in again if seconds is not None), default=None),
+            next((look.error for look in looks if look.error is not None), None),
         )
 
     async def _look(
@@ -452,7 +453,7 @@ class ArgoCDUpdate:
             try:
                 seen = await self._argocd.stop(record)
             except KubeError as error:
-                # Each stands alone: the others are stopped before this is raised.
+                # Each stands alone: the others are stopped, and what became of them is written.
                 failure = failure or error
                 seen = Observation(record, str(error), present=True)
             if seen.record.state.final:
@@ -462,11 +463,9 @@ class ArgoCDUpdate:
             else:
                 records.append(record)
                 waits.append(seen)
-        if failure is not None and not give_up:
-            raise failure
         if waits:
             again = min((wait.look_after for wait in waits if wait.look_after is not None), default=None)
-            return Waiting(_joined([wait.message for wait in waits]), records, notable=True, look_after=again)
+            return Waiting(_joined([wait.message for wait in waits]), records, True, again, failure)
         return records
 
     async def _taken_back(self, context: StepContext, records: Sequence[Record], *, give_up: bool) -> list[str]:

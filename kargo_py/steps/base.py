@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 from kargo_py.api.names import Actor
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
 from kargo_py.deployers.base import Record
+from kargo_py.kube.errors import KubeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class StepContext:
 
     ``records`` are this step's own, as they stand in the Promotion's status. ``instance`` names the control plane.
     ``timeout`` None: the step may take as long as it takes; it counts from ``started_at``. What is being stopped is
-    waited for as long as ``patience``.
+    waited for as long as ``patience``. ``taken_over``: the Promotion was Running without records when it was read, so
+    something else, a real Kargo say, may have begun this step.
     """
 
     instance: str
@@ -39,6 +41,7 @@ class StepContext:
     timeout: timedelta | None = None
     patience: timedelta = timedelta(minutes=10)
     records: Sequence[Record] = ()
+    taken_over: bool = False
 
     @property
     def stage_key(self) -> str:
@@ -58,13 +61,15 @@ class Waiting:
     """Work is under way elsewhere; an event on a target brings the next call.
 
     ``records`` carry endings seen meanwhile. ``notable``: the user should read ``message`` while it lasts.
-    ``look_after``: seconds after which to call again if no event does.
+    ``look_after``: seconds after which to call again if no event does. ``error``: a request about one of the targets
+    failed; the call is repeated after a back-off, and what is known of the others is written first.
     """
 
     message: str
     records: Sequence[Record]
     notable: bool = False
     look_after: float | None = None
+    error: KubeError | None = None
 
 
 @dataclass(frozen=True, slots=True)

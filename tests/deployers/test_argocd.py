@@ -457,13 +457,14 @@ async def test_adoption() -> None:
     kargos = {"info": [{"name": "kargo.akuity.io/promotion", "value": "dev.01k"}], "initiatedBy": {"username": "kc"}}
     app = application(operation=kargos, status=state(kargos, "Running"))
     async with running(Server(app)) as argocd:
-        adopted = await argocd.intend(REQUEST, parse_stamp(STAMP), ORIGIN)
+        adopted = await argocd.intend(REQUEST, parse_stamp(STAMP), ORIGIN, taken_over=True)
         seen = await argocd.pursue(adopted, REQUEST, ORIGIN)
-        other = await argocd.intend(REQUEST, parse_stamp(STAMP), Origin("dev.02k", Actor(None)))
+        other = await argocd.intend(REQUEST, parse_stamp(STAMP), Origin("dev.02k", Actor(None)), taken_over=True)
+        fresh = await argocd.intend(REQUEST, parse_stamp(STAMP), ORIGIN)
 
     assert (adopted.attempt, adopted.stamp, adopted.initiator) == (0, "kargo:dev.01k", "kc")
     assert seen.record.state is TargetState.RUNNING
-    assert (other.attempt, other.stamp) == (1, STAMP)
+    assert (other.attempt, other.stamp) == (fresh.attempt, fresh.stamp) == (1, STAMP)
 
 
 CHANGED = (Before("/spec/source/targetRevision", "0"), Before("/spec/source/helm/parameters"))

@@ -232,17 +232,14 @@ class Protocol:
       (``ArgoCD.outdated``, ``deployers.argocd._rests_on``).
     * ``doubts_other_state``: what is given up is "not started" only if the operation seen is that of the intent, where
       an ApplicationSet removes the annotation (``deployers.argocd._may_have_begun``).
-
-    The second group is what the code lacks; each True is the smallest repair of a fault that the explorer has found:
-
     * ``keeps_pause``: an attempt that has ended, and waits for the next one to be made, keeps its end when the time of
-      the step is over (``ArgoCDUpdate._time_out``).
+      the step is over (``argocd_update._left``).
     * ``takes_back_all``: onAbort: revert puts back what any attempt has changed, not the last one only
-      (``ArgoCDUpdate._taken_back``).
+      (``argocd_update._changes``).
     * ``knows_adopted``: what was adopted has begun, whatever the Application shows
       (``deployers.argocd._may_have_begun``).
     * ``doubts_no_state``: that there was no operation's state at the intent proves nothing later, a start resets it
-      (``deployers.argocd._may_have_begun``; of ``operation._overtaken`` it is ``decide_doubting``).
+      (``deployers.argocd._may_have_begun``; ``operation.may_have_moved``).
     """
 
     decide: Decide = decide
@@ -268,25 +265,15 @@ class Protocol:
     records_before_ending: bool = True
     records_state_again: bool = True
     doubts_other_state: bool = True
-
-    keeps_pause: bool = False
-    takes_back_all: bool = False
-    knows_adopted: bool = False
-    doubts_no_state: bool = False
+    keeps_pause: bool = True
+    takes_back_all: bool = True
+    knows_adopted: bool = True
+    doubts_no_state: bool = True
 
 
 CODE = Protocol()
 """The code."""
 
-
-@cache
-def decide_doubting(app: App, q: Question) -> Answer:
-    """The decision as repaired: that there was no operation's state at the intent proves nothing, a start resets it."""
-    return decide(app, q._replace(seen_state="none at all") if q.seen_state == "" else q)
-
-
-REPAIRED = Protocol(decide_doubting, keeps_pause=True, takes_back_all=True, knows_adopted=True, doubts_no_state=True)
-"""The code with the repairs of what the explorer has found."""
 
 _ENDS = {
     Verb.SUCCEEDED: R_SUCCEEDED,

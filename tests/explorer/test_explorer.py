@@ -31,7 +31,7 @@ from tests.explorer.model import (
     Setting,
 )
 from tests.explorer.others import ACTS
-from tests.explorer.protocol import CODE, REPAIRED
+from tests.explorer.protocol import CODE
 from tests.explorer.search import CounterExample, explore
 from tests.explorer.settings import SETTINGS
 from tests.explorer.worker import worker_moves
@@ -40,35 +40,15 @@ NO_STAMP = (
     "an annotation that somebody removes by hand leaves no proof of a start whose operation state was replaced; no "
     "repair is known but not to remove it"
 )
-NO_STATE = (
-    "operation._overtaken: an operationState that was empty at the intent is the same as one that our start has reset; "
-    "once the annotation and the operation are removed, it is started again"
-)
 STATE_AGAIN = (
     "operation._overtaken: the worker's second final patch takes our start away and puts the operation state back that "
     "was there at the intent; it is started again. What it took away is never run, so nothing is synced twice"
 )
-PAUSE = "ArgoCDUpdate._time_out makes an attempt NotStarted that has ended, and waits for the next one to be made"
-REVERT = "ArgoCDUpdate._taken_back looks at the last attempt only; what the first changed is no change to the second"
-ADOPTED = "deployers.argocd._may_have_begun does not know that what was adopted has begun"
-
 KNOWN = {
     "the stamp annotation is removed": NO_STAMP,
-    "what a real Kargo started, and an abort": ADOPTED,
-    "an ApplicationSet removes the annotation, and one foreign act": NO_STATE,
-    "an ApplicationSet removes the annotation, and two foreign acts": NO_STATE,
-    "an ApplicationSet removes the annotation, and an abort is given up": NO_STATE,
     "an ApplicationSet removes the annotation, and the final patch comes again": STATE_AGAIN,
-    "two attempts, an abort that is given up, and onAbort: revert": REVERT,
-    "two attempts, and the step has had its time, detach": PAUSE,
 }
-"""The searches that find something in the code as it is, and what.
-
-When something is repaired its entry goes; if it lies in the shell, the flag of Protocol that stands for it becomes True
-by default. A repair of decide_operation is noticed at once: the xfails are strict.
-"""
-
-NOT_REPAIRED = {NO_STAMP, STATE_AGAIN}
+"""The searches that find something in the code as it is, and what; no repair is known. The xfails are strict."""
 
 
 def _expected(setting: Setting, reason: str | None) -> Any:
@@ -80,16 +60,6 @@ def _expected(setting: Setting, reason: str | None) -> Any:
 def test_as_it_is(setting: Setting) -> None:
     """The protocol as the code has it keeps all laws in every history of the setting."""
     outcome = explore(setting, CODE)
-    assert outcome.found is None, f"after {outcome.states} states, {outcome.found}"
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [_expected(s, KNOWN[s.name] if KNOWN[s.name] in NOT_REPAIRED else None) for s in SETTINGS if s.name in KNOWN],
-)
-def test_repaired(setting: Setting) -> None:
-    """With the repairs the protocol keeps all laws where the code does not."""
-    outcome = explore(setting, REPAIRED)
     assert outcome.found is None, f"after {outcome.states} states, {outcome.found}"
 
 
@@ -112,7 +82,7 @@ def test_every_end_is_reached() -> None:
     """The searches are not empty: Promotions end in every phase, records in every state, some with three attempts."""
     acts = ("retarget", "take back", "skip", "delete", "start")
     setting = Setting("", acts, ("ok", "fails"), Budget(acts=2, crashes=1, aborts=1, timeouts=1))
-    outcome = explore(setting, REPAIRED)
+    outcome = explore(setting, CODE)
     ends = outcome.ends
     assert outcome.found is None
     assert {phase for phase, _ in ends} == {P_SUCCEEDED, P_FAILED, P_ABORTED}
