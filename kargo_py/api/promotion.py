@@ -167,9 +167,10 @@ class OperationRecord(Model):
     step: str = ""
     """Alias of the step."""
     attempt: int = 0
-    """Which attempt this was, from 1."""
+    """Which attempt this was, from 1; 0 for one that a real Kargo had started."""
     stamp: str = ""
-    """The name of this attempt, as written into the operation and the annotation kargo-py.io/stamp."""
+    """The name of this attempt, as written into the operation and the annotation kargo-py.io/stamp; kargo:NAME for one
+    that a real Kargo had started."""
     state: str = ""
     """How the attempt stands: Pending, Running, Succeeded, Failed, Superseded, WrongRevision, Lost, Refused, Stopped,
     NotStarted or Detached."""

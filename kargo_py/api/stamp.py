@@ -100,10 +100,6 @@ class Stamp:
         parts = (self.namespace, self.name, self.uid, self.step)
         return "/".join((_VERSION, self.instance, *(quote(p, safe=_SAFE) for p in parts), str(self.attempt)))
 
-    def next_attempt(self) -> Stamp:
-        """The stamp of the attempt after this one."""
-        return Stamp(self.instance, self.namespace, self.name, self.uid, self.step, self.attempt + 1)
-
 
 # Only the separator and the escape character itself are encoded, so that a stamp stays readable.
 _SAFE = "".join(chr(c) for c in range(32, 127) if chr(c) not in "%/")

@@ -99,7 +99,6 @@ class Spec(msgspec.Struct, frozen=True, rename="camel"):
     sources: list[JsonObject] | None = None
     source_hydrator: JsonObject | None = None
     destination: JsonObject | None = None
-    ignore_differences: list[JsonObject] | None = None
     sync_policy: SyncPolicy | None = None
     revision_history_limit: int | None = None
 

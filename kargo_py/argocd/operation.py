@@ -346,7 +346,7 @@ class Verb(Enum):
 
 
 class Waiting(Enum):
-    """What a WAIT waits for; everything but RUNNING is worth telling the user."""
+    """What a WAIT waits for; everything but RUNNING and PICK_UP is worth telling the user."""
 
     RUNNING = "running"
     PICK_UP = "pick-up"
@@ -422,8 +422,7 @@ def operation_aspect(app: Application) -> object:
     return (
         app.metadata.uid,
         app.metadata.annotations.stamp,
-        app.metadata.annotations.skip_reconcile,
-        app.metadata.deletion_timestamp is None,
+        controllable(app),
         app.operation,
         state and (state.mark, state.phase, state.finished_at, state.message, state.retry_count),
     )

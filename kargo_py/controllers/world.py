@@ -159,21 +159,23 @@ def stage_of(promotion: JsonObject) -> Iterable[Key]:
 
 def targets_of(promotion: JsonObject) -> Iterable[Key]:
     """Index: the objects that a running Promotion waits for, as recorded in its status."""
-    if phase_of(promotion) != PromotionPhase.RUNNING:
-        return ()
-    state = promotion["status"].get("state")
-    records = state.get(STATE_KEY) if isinstance(state, dict) else None
-    return {Key(r["namespace"], r["name"]) for r in records or () if isinstance(r, dict)}
+    places = [(record.get("namespace"), record.get("name")) for record in _recorded(promotion)]
+    return {Key(space, name) for space, name in places if isinstance(space, str) and isinstance(name, str)}
 
 
 def stamps_of(promotion: JsonObject | None) -> set[str]:
     """The stamps whose endings a running Promotion waits for."""
-    if promotion is None or phase_of(promotion) != PromotionPhase.RUNNING:
-        return set()
+    stamps = (record.get("stamp") for record in _recorded(promotion)) if promotion is not None else ()
+    return {stamp for stamp in stamps if isinstance(stamp, str)}
+
+
+def _recorded(promotion: JsonObject) -> list[JsonObject]:
+    """The records of a running Promotion, as far as they can be read."""
+    if phase_of(promotion) != PromotionPhase.RUNNING:
+        return []
     state = promotion["status"].get("state")
     records = state.get(STATE_KEY) if isinstance(state, dict) else None
-    stamps = (r.get("stamp") for r in records if isinstance(r, dict)) if isinstance(records, list) else ()
-    return {stamp for stamp in stamps if isinstance(stamp, str)}
+    return [record for record in records if isinstance(record, dict)] if isinstance(records, list) else []
 
 
 def freight_stages(freight: JsonObject) -> Iterable[Key]:

@@ -1,8 +1,9 @@
 """The Argo CD deployer: the cache of Applications, the start, the watching and the health of them.
 
-The shell around :mod:`kargo_py.argocd`. What it keeps in memory is two small things that the cache alone cannot tell:
-the first completed state seen for each stamp that is waited for (our ending may be visible for 40 ms only, then another
-operation's state replaces it), and since when, by our own clock, an Application's verdict has stood unchanged.
+The shell around :mod:`kargo_py.argocd`. What it keeps in memory may all be lost: what the cache alone cannot tell of an
+attempt that is waited for (:class:`Attempt`: its ending may be visible for 40 ms only, then another operation's state
+replaces it), since when, by our own clock, an Application's verdict has stood unchanged, and for some seconds the
+ApplicationSets that were asked.
 """
 
 from __future__ import annotations

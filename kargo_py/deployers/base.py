@@ -156,7 +156,7 @@ def read_records(stored: Any) -> tuple[Record, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """How an attempt stands, from the cache.
+    """How an attempt stands.
 
     ``start`` is True when the attempt has left no trace and may be started now. ``notable`` marks a wait the user
     should be told about: the sync is not simply running. ``held``: somebody else's work has the target. ``look_after``:

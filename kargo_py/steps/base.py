@@ -1,8 +1,8 @@
 """What a step kind is, and what it may answer.
 
-A step is called again and again until it is finished. It keeps nothing between the calls: what was started is in the
-records, which are durable before anything is started. So it does not matter whether the next call comes a moment later
-or from another process after a crash.
+A step is called again and again until it is finished. It keeps nothing between the calls that it could not do without:
+what was started is in the records, which are durable before anything is started. So it does not matter whether the next
+call comes a moment later or from another process after a crash.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The step has ended: SUCCEEDED, SKIPPED, FAILED ("no") or ERRORED (something broke)."""
+    """The step has ended: SUCCEEDED, SKIPPED, FAILED ("no"), ERRORED (something broke), or ABORTED by ``stop``."""
 
     status: StepStatus
     message: str = ""

@@ -36,11 +36,6 @@ def test_only_the_normal_form_reads(text: str) -> None:
     assert str(stamp) == text
 
 
-def test_next_attempt() -> None:
-    """The next attempt is another stamp of the same step."""
-    assert str(STAMP.next_attempt()) == TEXT.removesuffix("1") + "2"
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -18,6 +18,7 @@ from kargo_py.controllers.world import (
     left_behind,
     project_promotion,
     stage_of,
+    stamps_of,
     targets_of,
 )
 from kargo_py.deployers.argocd import ArgoCD
@@ -73,6 +74,11 @@ def test_targets() -> None:
     assert {Key("argocd", "a"), Key("argocd", "b")} == set(targets_of({"status": {"phase": "Running", "state": state}}))
     assert not list(targets_of({"status": {"phase": "Failed", "state": state}}))
     assert not list(targets_of({"metadata": {}}))
+    damaged: list[Any] = [[7, {}, {"namespace": "argocd"}, {"name": [], "namespace": "argocd"}], {}, "x", None]
+    for records in damaged:
+        broken = {"status": {"phase": "Running", "state": {"kargo-py.io/operations": records}}}
+        assert not list(targets_of(broken))
+        assert not stamps_of(broken)
 
 
 def test_stage_of_what_cannot_be_read() -> None:

@@ -37,13 +37,14 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> JsonObject:
 
 # RBAC gives what is listed here and nothing else; "nobody" gets nothing.
 RULES: Final[dict[UserName, list[JsonObject]]] = {
+    # As docs/how-to/run-in-a-cluster.md says, no more; a test compares the two.
     "controller": [
-        _rule("kargo.akuity.io", ["*"], [*_READ, *_WRITE]),
-        _rule("argoproj.io", ["applications"], [*_READ, "update", "patch"]),
+        _rule("kargo.akuity.io", ["promotions", "stages", "freights"], _READ),
+        _rule("kargo.akuity.io", ["promotions/status", "stages/status", "freights/status"], ["patch"]),
+        _rule("", ["events"], ["create"]),
+        {**_rule("", ["namespaces"], ["get"]), "resourceNames": ["kube-system"]},
+        _rule("argoproj.io", ["applications"], [*_READ, "patch"]),
         _rule("argoproj.io", ["applicationsets"], ["get"]),
-        _rule("", ["namespaces", "secrets", "configmaps"], _READ),
-        _rule("", ["events"], [*_READ, "create", "patch"]),
-        _rule("coordination.k8s.io", ["leases"], [*_READ, "create", "update", "patch"]),
     ],
     "argocd": [
         _rule("argoproj.io", ["*"], [*_READ, *_WRITE]),
