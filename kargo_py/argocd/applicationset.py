@@ -17,7 +17,7 @@ from kargo_py.kube.resources import Resource
 
 APPLICATION_SETS = Resource("argoproj.io", "v1alpha1", "applicationsets", "ApplicationSet")
 
-_NEVER_UPDATES = frozenset({"create-only", "create-delete"})
+_NEVER_UPDATES = ("create-only", "create-delete")
 _PLAIN_JQ = re.compile(r"(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 
 
@@ -47,7 +47,7 @@ def _ignored(rules: Any, application: str) -> Sequence[str]:
 def _protects(rule: str, pointer: str) -> bool:
     in_list = re.match(r"/spec/sources/\d+(?:/|$)", pointer)
     whole = "/spec/sources" if in_list else pointer
-    return whole == rule or whole.startswith(f"{rule}/")
+    return bool(rule) and (whole == rule or whole.startswith(f"{rule}/"))
 
 
 def _mapping(value: Any) -> JsonObject:

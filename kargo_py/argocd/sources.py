@@ -115,6 +115,71 @@ def edit_sources(spec: Spec, updates: Sequence[SourceUpdate]) -> SourceEdit:
     return SourceEdit(tuple(desired), patch, before)
 
 
+@dataclass(frozen=True, slots=True)
+class Reversal:
+    """Which changed fields (JSON pointers) can be put back.
+
+    ``fields`` have to be written, each with its former value (None: absent); ``done`` have it already; ``theirs`` were
+    changed by others since, or are not those of that source any more.
+    """
+
+    fields: Sequence[tuple[str, Any]]
+    done: Sequence[str]
+    theirs: Sequence[str]
+
+
+def reverse_edit(spec: Spec, updates: Sequence[SourceUpdate], before: JsonObject) -> Reversal:
+    """What of the edit that *updates* once made in *spec* still stands as it was made; *before* has former values."""
+    fields: list[tuple[str, Any]] = []
+    done: list[str] = []
+    theirs: list[str] = []
+    for pointer, former in before.items():
+        found = _place(spec, pointer)
+        ours = [update for update in updates if found is not None and _first_fit(spec, update) == found[0]]
+        if found is None or not ours:
+            theirs.append(pointer)
+            continue
+        index, path = found
+        source = spec.effective_sources[index]
+        if _at(source, path) == former:
+            done.append(pointer)
+        elif _at(source, path) == _once_made(source, path, former, ours):
+            fields.append((pointer, former))
+        else:
+            theirs.append(pointer)
+    return Reversal(fields, done, theirs)
+
+
+def _place(spec: Spec, pointer: str) -> tuple[int, Sequence[str]] | None:
+    """The index of the source, and the field in it, that *pointer* names in *spec* as it is now; None if nothing."""
+    match pointer.split("/")[1:]:
+        case ["spec", "source", *path] if not spec.has_multiple_sources and spec.source:
+            return 0, path
+        case ["spec", "sources", number, *path] if spec.has_multiple_sources and number.isdecimal():
+            return (int(number), path) if int(number) < len(spec.effective_sources) else None
+    return None
+
+
+def _first_fit(spec: Spec, update: SourceUpdate) -> int | None:
+    return next((index for index, source in enumerate(spec.effective_sources) if update.fits(source)), None)
+
+
+def _once_made(source: JsonObject, path: Sequence[str], former: Any, updates: Sequence[SourceUpdate]) -> Any:
+    """What the updates make of the field at *path* where it has its *former* value."""
+    copied = copy.deepcopy(source)
+    node = copied
+    for key in path[:-1]:
+        inner = node.get(key)
+        node[key] = inner if isinstance(inner, dict) else {}
+        node = node[key]
+    node.pop(path[-1], None)
+    if former is not None:
+        node[path[-1]] = copy.deepcopy(former)
+    for update in updates:
+        _apply(update, copied)
+    return _at(copied, path)
+
+
 def _apply(update: SourceUpdate, source: JsonObject) -> None:
     if update.update_target_revision and update.desired_revision:
         source["targetRevision"] = update.desired_revision

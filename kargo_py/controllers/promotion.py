@@ -167,6 +167,7 @@ class PromotionController:
     def __init__(self, world: World) -> None:
         self._world = world
         self._pending_since: dict[Key, float] = {}
+        self._give_up_at: dict[Key, float] = {}
 
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Promotion."""
@@ -191,6 +192,7 @@ class PromotionController:
         promotion = world.promotion_models.read(raw)
         if raw is None or promotion is None or promotion.finished:
             self._pending_since.pop(key, None)
+            self._give_up_at.pop(key, None)
             return None
         stage_raw = await world.stages.read(Key(key.namespace, promotion.spec.stage))
         stage = world.stage_models.read(stage_raw)
@@ -278,9 +280,22 @@ class PromotionController:
         if current is None or runner is None:
             left = [f"{record.kind} {record.key}" for record in records_of(promotion.status) if not record.state.final]
             return Finished(StepStatus.ABORTED, LEFT_RUNNING(targets=", ".join(left)) if left else "")
-        waited = self._world.now() - asked.since.datetime if asked.since is not None else timedelta()
-        give_up = asked.force or waited >= self._world.abort_patience
+        give_up = asked.force or self._out_of_patience(promotion, asked)
         return await runner.stop(self._context(promotion, current, runner), give_up=give_up)
+
+    def _out_of_patience(self, promotion: Promotion, asked: Abort) -> bool:
+        """Whether the abort was waited for long enough.
+
+        Measured by our own clock from when this process first saw it; the wall clock says only how much of the time a
+        process before this one has used.
+        """
+        key = Key(promotion.namespace, promotion.name)
+        now, patience = asyncio.get_running_loop().time(), self._world.abort_patience
+        if key not in self._give_up_at:
+            used = self._world.now() - asked.since.datetime if asked.since is not None else timedelta()
+            left = min(max(patience - used, timedelta()), patience)
+            self._give_up_at[key] = now + left.total_seconds()
+        return now >= self._give_up_at[key]
 
     # -- running --------------------------------------------------------------------------------------------------
 
@@ -306,6 +321,7 @@ class PromotionController:
                     return await self._wait(raw, promotion, current, outcome)
                 case Finished():
                     promotion = finish_step(promotion, current, outcome, self._world.now())
+                    taken_over = False
         await self._end(raw, promotion)
         return None
 
@@ -418,6 +434,7 @@ class PromotionController:
         await world.write_status(world.promotions, raw, promotion.status.wire())
         key = Key(promotion.namespace, promotion.name)
         self._pending_since.pop(key, None)
+        self._give_up_at.pop(key, None)
         phase = promotion.status.phase
         _log.info(
             "promotion ended",
@@ -440,7 +457,7 @@ def time_limit(step: PromotionStep, default: timedelta | None) -> timedelta | No
     asked = step.retry.timeout if step.retry is not None else None
     if asked is None:
         return default
-    return timedelta(seconds=asked.seconds) if asked.nanoseconds > 0 else None
+    return max(timedelta(seconds=asked.seconds), timedelta.resolution) if asked.nanoseconds > 0 else None
 
 
 def _no_stage_event(promotion: Promotion) -> Event:

@@ -49,7 +49,7 @@ class Sweeper:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._gone_since: dict[str, float] = {}
+        self._gone_since: dict[Key, float] = {}
         self._watched: dict[Key, str] = {}
 
     def controller(self) -> Controller[Key]:
@@ -95,13 +95,13 @@ class Sweeper:
         if self._watched.get(key) != text:
             self._forget(key)
             self._watched[key] = text
-            world.argocd.attempt(text)
+            world.argocd.attempt(key, text)
         found = await world.promotions.read_live(Key(stamp.namespace, stamp.name))
         if found is not None and JSON.meta(found).uid == stamp.uid:
             self._forget(key)
             return None
         now = asyncio.get_running_loop().time()
-        waited = now - self._gone_since.setdefault(text, now)
+        waited = now - self._gone_since.setdefault(key, now)
         if waited < CERTAIN:
             return Result(requeue_after=CERTAIN - waited)
         return await self._end(app, stamp)
@@ -139,10 +139,10 @@ class Sweeper:
         text = self._watched.pop(key, None)
         if text is None:
             return
-        self._gone_since.pop(text, None)
+        self._gone_since.pop(key, None)
         if not self._is_known(parse_stamp(text)):
             # Else its Promotion waits for the end.
-            self._world.argocd.forget(text)
+            self._world.argocd.forget(key, text)
 
 
 def unfinished(app: Application) -> JsonObject | None:

@@ -163,10 +163,14 @@ def targets_of(promotion: JsonObject) -> Iterable[Key]:
     return {Key(space, name) for space, name in places if isinstance(space, str) and isinstance(name, str)}
 
 
-def stamps_of(promotion: JsonObject | None) -> set[str]:
-    """The stamps whose endings a running Promotion waits for."""
-    stamps = (record.get("stamp") for record in _recorded(promotion)) if promotion is not None else ()
-    return {stamp for stamp in stamps if isinstance(stamp, str)}
+def attempts_of(promotion: JsonObject | None) -> set[tuple[Key, str]]:
+    """The targets of a running Promotion, each with the stamp whose ending is waited for there."""
+    found = set()
+    for record in _recorded(promotion) if promotion is not None else ():
+        match record:
+            case {"namespace": str() as space, "name": str() as name, "stamp": str() as stamp}:
+                found.add((Key(space, name), stamp))
+    return found
 
 
 def _recorded(promotion: JsonObject) -> list[JsonObject]:
@@ -277,11 +281,11 @@ class World:
 
     def _latch(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Endings are kept from the moment an intent is on record until the Promotion has ended or is gone."""
-        before, after = stamps_of(old), stamps_of(new)
-        for stamp in after - before:
-            self.argocd.attempt(stamp)
-        for stamp in before - after:
-            self.argocd.forget(stamp)
+        before, after = attempts_of(old), attempts_of(new)
+        for target, stamp in after - before:
+            self.argocd.attempt(target, stamp)
+        for target, stamp in before - after:
+            self.argocd.forget(target, stamp)
 
     def _read_application(self, old: Application | None, new: Application | None) -> None:
         """An Application that cannot be read is told as it comes, each fault once."""

@@ -46,7 +46,7 @@ from kargo_py.argocd.operation import (
     state_identity,
 )
 from kargo_py.argocd.revisions import resolved
-from kargo_py.argocd.sources import SourceEdit, SourceUpdate, SourceUpdateError, edit_sources
+from kargo_py.argocd.sources import SourceEdit, SourceUpdate, SourceUpdateError, edit_sources, reverse_edit
 from kargo_py.argocd.start import Initiator, revert_patch, start_patch
 from kargo_py.argocd.stop import Patch, nudge_patch, terminate_patch
 from kargo_py.deployers.base import Before, HealthVerdict, Observation, Record, TargetState
@@ -89,12 +89,6 @@ OWNER_WOULD_UNDO = message(
 APPLICATION_IS_GONE = message(
     "the Application is gone",
     do="After an abort with `onAbort: revert`: there is nothing to put back.",
-    shown=Shown.PROMOTION,
-)
-NOTHING_PUT_BACK = message(
-    "nothing was put back: the Application {fault}",
-    do="After an abort with `onAbort: revert`: the Application's sources are not those of the start any more. Look "
-    "at its spec and correct it by hand if needed.",
     shown=Shown.PROMOTION,
 )
 LEFT_AS_CHANGED = message(
@@ -181,7 +175,7 @@ class Attempt:
     ``since``: since when the Application's operation has been as it is (``aspect``), and ``nudges`` how many were sent
     since. ``terminated_at``: when it was last asked to end. The step's own: ``held``, somebody else's operation had the
     Application when we last looked; ``free_since``, the time it became free, until that is written; ``repeat_at``, when
-    the next attempt may follow.
+    the next attempt may follow; ``give_up_at``, until when its end is waited for.
     """
 
     latched: OperationState | None = None
@@ -193,6 +187,7 @@ class Attempt:
     held: bool = False
     free_since: str | None = None
     repeat_at: float | None = None
+    give_up_at: float | None = None
 
     def unchanged(self, aspect: object, now: float) -> float:
         """Seconds for which the Application's operation has been like *aspect*, as it is now."""
@@ -236,7 +231,7 @@ class ArgoCD:
         self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
         self.applications: Cache[Application] = Cache(client, APPLICATIONS, codec=self._codec, namespace=namespace)
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: dict[tuple[Key, str], Attempt] = {}
         self._unchanged_since: dict[Key, float] = {}
         self._application_sets: dict[Key, tuple[float, JsonObject | None]] = {}
         self.applications.witness(self._latch)
@@ -247,7 +242,7 @@ class ArgoCD:
     def _latch(self, app: Application) -> None:
         """Keep an ending that is waited for, before a queue or a newer state can hide it."""
         state = app.status.operation_state
-        attempt = self._attempts.get(state.mark or "") if state is not None and state.completed else None
+        attempt = self._attempts.get((app.key, state.mark or "")) if state is not None and state.completed else None
         if attempt is not None and attempt.latched is None:
             attempt.latched = state
 
@@ -259,13 +254,16 @@ class ArgoCD:
         elif old is None or fingerprint(old) != fingerprint(new):
             self._unchanged_since[new.key] = asyncio.get_running_loop().time()
 
-    def attempt(self, stamp: str) -> Attempt:
-        """What this process keeps about the attempt *stamp* from now on, its ending included, until :meth:`forget`."""
-        return self._attempts.setdefault(stamp, Attempt())
+    def attempt(self, target: Key, stamp: str) -> Attempt:
+        """What this process keeps of an attempt on one target, its ending included, until :meth:`forget`.
 
-    def forget(self, stamp: str) -> None:
-        """The ending of *stamp* has been recorded."""
-        self._attempts.pop(stamp, None)
+        All targets of a step are started under one stamp.
+        """
+        return self._attempts.setdefault((target, stamp), Attempt())
+
+    def forget(self, target: Key, stamp: str) -> None:
+        """The ending of *stamp* on *target* has been recorded, or it was never begun."""
+        self._attempts.pop((target, stamp), None)
 
     # -- before the start -----------------------------------------------------------------------------------------
 
@@ -332,7 +330,7 @@ class ArgoCD:
         mark = f"{KARGO_MARK}{origin.promotion}"
         if taken_over and _operation_of(app, mark) is not None:
             return self._adopted(app, edit, stamp.step, mark)
-        self.attempt(str(stamp)).never_issued = True
+        self.attempt(app.key, str(stamp)).never_issued = True
         return _record(app, edit, stamp.step, stamp.attempt, str(stamp), origin.initiator.username)
 
     async def adopt(self, request: UpdateRequest, step: str, promotion: str) -> Record | None:
@@ -351,7 +349,7 @@ class ArgoCD:
     def _adopted(self, app: Application, edit: SourceEdit, step: str, mark: str) -> Record:
         state = app.status.operation_state
         if state is not None and state.completed and state.mark == mark:
-            self.attempt(mark).latched = state
+            self.attempt(app.key, mark).latched = state
         return _record(app, edit, step, 0, mark, initiator(_operation_of(app, mark)))
 
     async def outdated(self, record: Record, request: UpdateRequest) -> Record | None:
@@ -365,7 +363,8 @@ class ArgoCD:
             return None
         moved = (app.metadata.annotations.stamp or "") != record.seen_stamp
         if not (
-            self._decide(record, request).verb is Verb.START or (moved and self.attempt(record.stamp).never_issued)
+            self._decide(record, request).verb is Verb.START
+            or (moved and self.attempt(record.key, record.stamp).never_issued)
         ):
             return None
         app, edit = await self.prepare(request)
@@ -426,7 +425,7 @@ class ArgoCD:
                         await self.applications.read_live(record.key)
                         live = True
                     case Verb.TERMINATE if app is not None:
-                        if (pause := self._too_soon(record.stamp)) > 0:
+                        if (pause := self._too_soon(record)) > 0:
                             return self._observation(record, decision, look_after=pause)
                         await self._terminate(app, record.stamp)
                     case Verb.NUDGE if app is not None:
@@ -451,22 +450,18 @@ class ArgoCD:
             app = await self.applications.read(record.key)
             if app is None or app.metadata.uid != record.uid:
                 return APPLICATION_IS_GONE()
-            try:
-                changed = edit_sources(app.spec, request.updates).before
-            except SourceUpdateError as error:
-                return NOTHING_PUT_BACK(fault=error)
-            ours = [field for field in record.before if field.pointer not in changed]
-            kept = [field.pointer for field in record.before if field.pointer in changed]
-            said = LEFT_AS_CHANGED(pointers=", ".join(kept)) if kept else ""
-            if not ours:
-                return said
-            try:
-                await self._patch(app.key, revert_patch(app, [(field.pointer, field.value) for field in ours]))
-            except (Conflict, NotFound) as error:
-                refused = self._held_back(record.key, error)
-            else:
-                back = PUT_BACK(pointers=", ".join(field.pointer for field in ours))
-                return f"{back}; {said}" if said else back
+            before = {field.pointer: field.value for field in record.before}
+            reversal = reverse_edit(app.spec, request.updates, before)
+            if reversal.fields:
+                try:
+                    await self._patch(app.key, revert_patch(app, reversal.fields))
+                except (Conflict, NotFound) as error:
+                    refused = self._held_back(record.key, error)
+                    continue
+            back = [*(pointer for pointer, _ in reversal.fields), *reversal.done]
+            said = [PUT_BACK(pointers=", ".join(back))] if back else []
+            said += [LEFT_AS_CHANGED(pointers=", ".join(reversal.theirs))] if reversal.theirs else []
+            return "; ".join(said)
         raise refused or _undecided(record)
 
     async def _start(self, app: Application, record: Record, stage: str, origin: Origin, edit: SourceEdit) -> None:
@@ -478,7 +473,7 @@ class ArgoCD:
             initiator=origin.initiator,
             edit=edit,
         )
-        attempt = self.attempt(record.stamp)
+        attempt = self.attempt(record.key, record.stamp)
         first = attempt.never_issued
         attempt.never_issued = False
         try:
@@ -492,24 +487,27 @@ class ArgoCD:
                     landed=lambda found: found.metadata.annotations.stamp == record.stamp,
                 )
             )
-        except (Conflict, NotFound) as error:
-            # Not carried out, unless no answer came to one before it: that may have landed, and its trace be gone.
-            attempt.never_issued = first and not isinstance(error.__cause__, OutcomeUnknown)
-            raise
         except OutcomeUnknown:
             self.applications.mark_dirty(record.key)
+            raise
+        except (Forbidden, Invalid) as error:
+            attempt.never_issued = first
+            raise TargetError(str(error)) from error
+        except KubeError as error:
+            # Not carried out, unless no answer came to one before it: that may have landed, and its trace be gone.
+            attempt.never_issued = first and not isinstance(error.__cause__, OutcomeUnknown)
             raise
         self.applications.observe(answer)
 
     async def _terminate(self, app: Application, mark: str) -> None:
         """Ask for the end once; that it was accepted proves nothing, so an unknown outcome does not matter either."""
         patch = terminate_patch(app, mark, _rfc3339_now())
-        self.attempt(mark).terminated_at = asyncio.get_running_loop().time()
+        self.attempt(app.key, mark).terminated_at = asyncio.get_running_loop().time()
         await self._patch(app.key, patch)
 
     async def _nudge(self, app: Application, mark: str) -> None:
         await self._patch(app.key, nudge_patch(app))
-        self.attempt(mark).nudges += 1
+        self.attempt(app.key, mark).nudges += 1
 
     async def _patch(self, key: Key, patch: Patch) -> None:
         try:
@@ -526,9 +524,9 @@ class ArgoCD:
             raise Conflict(error.code, error.reason, error.message) from error
         self.applications.observe(answer)
 
-    def _too_soon(self, mark: str) -> float:
+    def _too_soon(self, record: Record) -> float:
         """Seconds until the operation may be asked to terminate again."""
-        last = self.attempt(mark).terminated_at
+        last = self.attempt(record.key, record.stamp).terminated_at
         return 0.0 if last is None else last + TERMINATE_AGAIN - asyncio.get_running_loop().time()
 
     def _held_back(self, key: Key, error: KubeError) -> KubeError:
@@ -551,7 +549,7 @@ class ArgoCD:
         self, record: Record, request: UpdateRequest | None = None, *, stopping: bool = False, fenced: bool = False
     ) -> Decision:
         app = self.applications.get(record.key)
-        attempt = self.attempt(record.stamp)
+        attempt = self.attempt(record.key, record.stamp)
         aspect = operation_aspect(app) if app is not None else None
         unchanged = attempt.unchanged(aspect, asyncio.get_running_loop().time())
         intent = Intent(
@@ -588,7 +586,7 @@ class ArgoCD:
             held=decision.waiting is Waiting.FOREIGN,
             look_after=look_after if look_after is not None else decision.look_after,
             repeatable=decision.repeatable,
-            present=_may_have_begun(self.applications.get(record.key), record, self.attempt(record.stamp)),
+            present=_may_have_begun(self.applications.get(record.key), record, self.attempt(record.key, record.stamp)),
             issued=issued,
         )
 

@@ -205,7 +205,8 @@ def abort(promotion: Promotion, asked: Abort, outcome: Finished, now: datetime) 
     metadata = status.step_execution_metadata
     if metadata and metadata[-1].status == StepStatus.RUNNING:
         ended = metadata[-1].replace(status=StepStatus.ABORTED, finished_at=Time.of(now), message=outcome.message)
-        status = with_records(status, metadata[-1].alias, outcome.records)
+        if outcome.records:
+            status = with_records(status, metadata[-1].alias, outcome.records)
         status = status.replace(step_execution_metadata=[*metadata[:-1], ended])
     message = TERMINATED(actor=asked.by) + (f": {outcome.message}" if outcome.message else "")
     return promotion.replace(
@@ -232,7 +233,8 @@ def _end_step(status: PromotionStatus, current: CurrentStep, outcome: Finished, 
         state[current.alias] = dict(outcome.output)
     if state:
         status = status.replace(state=state)
-    status = with_records(status, current.alias, outcome.records)
+    if outcome.records:
+        status = with_records(status, current.alias, outcome.records)
     if outcome.health_check is not None and outcome.status is StepStatus.SUCCEEDED:
         status = status.replace(health_checks=[*status.health_checks, outcome.health_check])
     return status.replace(step_execution_metadata=[*before, ended])

@@ -281,7 +281,8 @@ class ArgoCDUpdate:
         try:
             config = read_config(context.config)
         except ValueError as error:
-            return Finished(StepStatus.FAILED, INVALID_CONFIGURATION(faults=error))
+            left = [_left(record, self._argocd.observe(record).present) for record in context.records]
+            return Finished(StepStatus.FAILED, INVALID_CONFIGURATION(faults=error), records=left)
         wanted = requests(config, context.stage_key, self._argocd.default_namespace)
         if not context.records:
             return await self._intend(context, wanted)
@@ -293,9 +294,16 @@ class ArgoCDUpdate:
         """Check all Applications before any is touched, and say what is going to be done to each."""
         try:
             stamp, origin = _stamp(context, 1), _origin(context)
-            intend = partial(self._argocd.intend, stamp=stamp, origin=origin, taken_over=context.taken_over)
+        except StampError as error:
+            return Finished(StepStatus.ERRORED, str(error))
+        intend = partial(self._argocd.intend, stamp=stamp, origin=origin, taken_over=context.taken_over)
+        try:
             return Intend([await intend(request) for request in wanted])
-        except (TargetError, StampError) as error:
+        except BaseException as error:
+            for request in wanted:
+                self._argocd.forget(request.key, str(stamp))
+            if not isinstance(error, TargetError):
+                raise
             return Finished(StepStatus.ERRORED, str(error))
 
     async def _go_on(
@@ -328,12 +336,12 @@ class ArgoCDUpdate:
         self, context: StepContext, wanted: Mapping[Key, UpdateRequest], attempts: Sequence[Record]
     ) -> _Look:
         *past, record = attempts
+        if record.state.final and record.state is not TargetState.WRONG_REVISION:
+            return _Look(attempts)
         try:
             request = _request(wanted, record)
-            if record.state is TargetState.WRONG_REVISION:
-                return await self._repeat(context, request, attempts)
             if record.state.final:
-                return _Look(attempts)
+                return await self._repeat(context, request, attempts)
             fresh = await self._argocd.outdated(record, request)
             if fresh is None:
                 seen = await self._argocd.pursue(record, request, _origin(context))
@@ -342,10 +350,14 @@ class ArgoCDUpdate:
                 return _Look([*past, fresh], intends=True)
             if seen.repeatable:
                 return await self._repeat(context, request, [*past, seen.record])
-        except (TargetError, StampError, Invalid, Forbidden) as error:
-            return _Look([*past, record.ended(TargetState.REFUSED, str(error))])
+        except (TargetError, StampError) as error:
+            if record.state.final:
+                return _Look(attempts, refusal=str(error))
+            present = self._argocd.observe(record).present
+            return _Look([*past, _left(record, present, str(error)) if present else _refused(record, error)])
         except KubeError as error:
-            return _Look(attempts, wait=Observation(record, str(error), present=True), error=error)
+            present = self._argocd.observe(record).present
+            return _Look(attempts, wait=Observation(record, str(error), present=present), error=error)
         record = self._with_time_of_its_own(context, seen)
         return _Look([*past, record], wait=None if record.state.final else seen)
 
@@ -353,13 +365,15 @@ class ArgoCDUpdate:
         """Make a new attempt after one that other work has undone; not at once, and not for ever."""
         *past, last = attempts
         count = sum(record.state is last.state for record in attempts)
-        known = any(record.stamp == last.stamp and record.state.final for record in context.records)
+        known = any(
+            (record.key, record.stamp) == (last.key, last.stamp) and record.state.final for record in context.records
+        )
         if count >= ATTEMPTS:
             said = EACH_TIME(message=last.message, count=count)
             return _Look(attempts if known else [*past, last.ended(last.state, said)])
         if last.state is TargetState.WRONG_REVISION:
             now = asyncio.get_running_loop().time()
-            kept = self._argocd.attempt(last.stamp)
+            kept = self._argocd.attempt(last.key, last.stamp)
             if kept.repeat_at is None:
                 kept.repeat_at = now + pause_before(count, _BETWEEN_ATTEMPTS)
             if now < kept.repeat_at:
@@ -378,7 +392,7 @@ class ArgoCDUpdate:
         record = seen.record
         if record.state.final:
             return record
-        kept = self._argocd.attempt(record.stamp)
+        kept = self._argocd.attempt(record.key, record.stamp)
         if seen.held:
             kept.held = True
             return record
@@ -398,27 +412,39 @@ class ArgoCDUpdate:
         waits: Sequence[Observation],
     ) -> Waiting | Finished:
         """The step has had its time: let go of what is under way, or end it."""
-        present = {wait.record.stamp: wait.present for wait in waits}
+        present = {(wait.record.key, wait.record.stamp): wait.present for wait in waits}
         if config.on_timeout == "terminate":
             now = str(Time.of(context.now))
             marked = [
-                msgspec.structs.replace(record, stopping_since=now) if record.stamp in present else record
+                msgspec.structs.replace(record, stopping_since=now) if (record.key, record.stamp) in present else record
                 for record in records
             ]
             # Durable first: what follows must not be taken for somebody else's doing.
             return Waiting(_timed_out(context, _joined([wait.message for wait in waits])), marked, True, 0.0)
-        ended = [_left(record, present[record.stamp]) if record.stamp in present else record for record in records]
-        said = [record.message for record in ended if record.stamp in present]
+        ended = [
+            _left(record, present[record.key, record.stamp]) if (record.key, record.stamp) in present else record
+            for record in records
+        ]
+        said = [record.message for record in ended if (record.key, record.stamp) in present]
         return Finished(StepStatus.FAILED, _timed_out(context, _joined(said)), records=ended)
 
     async def _end_late(self, context: StepContext) -> Waiting | Finished:
         """Terminate what was under way when the step had had its time."""
-        since = min(Time(record.stopping_since).datetime for record in context.records if record.stopping_since)
-        outcome = await self._end_all(context, give_up=context.now - since >= context.patience)
+        outcome = await self._end_all(context, give_up=self._out_of_patience(context))
         if isinstance(outcome, Waiting):
             return dataclasses.replace(outcome, message=_timed_out(context, outcome.message))
         said = _joined([record.message for record in _latest(outcome)])
         return Finished(StepStatus.FAILED, _timed_out(context, said), records=outcome)
+
+    def _out_of_patience(self, context: StepContext) -> bool:
+        """Whether the end was waited for long enough; by our own clock from when this process first saw that it is."""
+        marked = [record for record in context.records if record.stopping_since]
+        kept = self._argocd.attempt(marked[0].key, marked[0].stamp)
+        now = asyncio.get_running_loop().time()
+        if kept.give_up_at is None:
+            used = context.now - min(Time(record.stopping_since or "").datetime for record in marked)
+            kept.give_up_at = now + min(max(context.patience - used, timedelta()), context.patience).total_seconds()
+        return now >= kept.give_up_at
 
     async def stop(self, context: StepContext, *, give_up: bool) -> StepOutcome:
         """Terminate what runs, let nothing begin, and put the spec back if the step asks for that."""
@@ -455,7 +481,7 @@ class ArgoCDUpdate:
             except KubeError as error:
                 # Each stands alone: the others are stopped, and what became of them is written.
                 failure = failure or error
-                seen = Observation(record, str(error), present=True)
+                seen = Observation(record, str(error), present=self._argocd.observe(record).present)
             if seen.record.state.final:
                 records.append(seen.record)
             elif give_up:
@@ -516,7 +542,7 @@ def _changes(records: Sequence[Record]) -> list[Record]:
     """The latest attempt on each target, with all that the attempts have changed; the latest former value counts."""
     merged = []
     for attempts in _by_target(records):
-        begun = [record for record in attempts if record.state is not TargetState.NOT_STARTED]
+        begun = [record for record in attempts if record.state not in {TargetState.NOT_STARTED, TargetState.REFUSED}]
         before = {field.pointer: field for record in begun for field in record.before}
         merged.append(msgspec.structs.replace(attempts[-1], before=tuple(before.values())))
     return merged
@@ -527,8 +553,12 @@ def _time_left(context: StepContext, look: _Look) -> float | None:
     if context.timeout is None or look.wait is None or look.wait.held:
         return None
     free = [Time(record.free_since).datetime for record in look.attempts if record.free_since]
-    since = max([context.started_at, *free])
-    return (since + context.timeout - context.now).total_seconds()
+    since = max([context.started_at, *(time for time in free if time <= context.now)])
+    return (context.timeout - (context.now - since)).total_seconds()
+
+
+def _refused(record: Record, error: Exception) -> Record:
+    return record.ended(TargetState.REFUSED, str(error))
 
 
 def _left(record: Record, present: bool, message: str = "") -> Record:
@@ -542,7 +572,7 @@ def _left(record: Record, present: bool, message: str = "") -> Record:
 
 
 def _timed_out(context: StepContext, said: str) -> str:
-    if not context.timeout:
+    if context.timeout is None:
         return TIMED_OUT(message=said)
     return TIMED_OUT_AFTER(time=Duration.of(context.timeout.total_seconds()), message=said)
 

@@ -33,6 +33,8 @@ IN_LIST = "/spec/sources/0/targetRevision"
         ({"ignoreApplicationDifferences": [7, {"jsonPointers": [8]}]}, [REVISION], [REVISION]),
         ({"ignoreApplicationDifferences": [{"name": [], "jsonPointers": [REVISION]}]}, [REVISION], []),
         ({"ignoreApplicationDifferences": [{"name": ["x"], "jsonPointers": [REVISION]}]}, [REVISION], [REVISION]),
+        ({"syncPolicy": {"applicationsSync": ["create-only"]}}, [REVISION], [REVISION]),
+        ({"ignoreApplicationDifferences": [{"jsonPointers": [""]}]}, [REVISION], [REVISION]),
         (None, [REVISION], [REVISION]),
     ],
 )

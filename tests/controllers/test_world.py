@@ -13,12 +13,12 @@ from kargo_py.controllers.world import (
     Models,
     Responsibility,
     World,
+    attempts_of,
     checked_by,
     event_name,
     left_behind,
     project_promotion,
     stage_of,
-    stamps_of,
     targets_of,
 )
 from kargo_py.deployers.argocd import ArgoCD
@@ -78,7 +78,7 @@ def test_targets() -> None:
     for records in damaged:
         broken = {"status": {"phase": "Running", "state": {"kargo-py.io/operations": records}}}
         assert not list(targets_of(broken))
-        assert not stamps_of(broken)
+        assert not attempts_of(broken)
 
 
 def test_stage_of_what_cannot_be_read() -> None:

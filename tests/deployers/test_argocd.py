@@ -257,11 +257,11 @@ async def test_an_ending_is_latched() -> None:
     ended = application(8, annotations={STAMP_KEY: STAMP}, status=state(OURS, "Succeeded", finishedAt="t2"))
     replaced = application(9, annotations={STAMP_KEY: STAMP}, operation=THEIRS, status=state(THEIRS, "Running"))
     async with running(server) as argocd:
-        argocd.attempt(STAMP)
+        argocd.attempt(KEY, STAMP)
         argocd.applications.observe(ended)
         argocd.applications.observe(replaced)
         seen = argocd.observe(record()).record
-        argocd.forget(STAMP)
+        argocd.forget(KEY, STAMP)
         later = argocd.observe(record()).record
 
     assert (seen.state, seen.finished_at) == (TargetState.SUCCEEDED, "t2")
@@ -274,7 +274,7 @@ async def test_an_ending_that_comes_after_newer_news() -> None:
     replaced = application(9, annotations={STAMP_KEY: STAMP}, operation=THEIRS, status=state(THEIRS, "Running"))
     server = Server(STARTED)
     argocd = ArgoCD(server)
-    argocd.attempt(STAMP)
+    argocd.attempt(KEY, STAMP)
     seen, go = asyncio.Event(), asyncio.Event()
     server.watches = [[go, ("MODIFIED", ended), seen]]
     task = asyncio.create_task(argocd.applications.run())
@@ -356,7 +356,7 @@ async def test_stop_a_running_sync() -> None:
     """It is asked to terminate, not more than once a second, until it has ended, and that is what is recorded."""
     server = Server(RUNNING, TERMINATING, TERMINATING)
     async with running(server) as argocd:
-        argocd.attempt(STAMP)
+        argocd.attempt(KEY, STAMP)
         first = await argocd.stop(record())
         overwritten = application(10, annotations={STAMP_KEY: STAMP}, operation=OURS, status=state(OURS, "Running"))
         argocd.applications.observe(overwritten)
@@ -425,7 +425,7 @@ async def test_a_sync_that_is_not_picked_up() -> None:
     server = Server(STARTED, *nudged)
     waits = []
     async with running(server) as argocd:
-        argocd.attempt(STAMP)
+        argocd.attempt(KEY, STAMP)
         for _ in range(4):
             seen = await argocd.pursue(record(), REQUEST, ORIGIN)
             assert seen.look_after is not None
@@ -441,7 +441,7 @@ async def test_a_sync_that_somebody_orphaned() -> None:
     orphan = application(7, annotations={STAMP_KEY: STAMP}, status=state(OURS, "Running"))
     server = Server(orphan, TERMINATED)
     async with running(server) as argocd:
-        argocd.attempt(STAMP)
+        argocd.attempt(KEY, STAMP)
         early = await argocd.pursue(record(), REQUEST, ORIGIN)
         assert early.look_after is not None
         await asyncio.sleep(early.look_after)
@@ -487,7 +487,7 @@ CHANGED = (Before("/spec/source/targetRevision", "0"), Before("/spec/source/helm
             "put back: /spec/source/helm/parameters; left as somebody else changed them: /spec/source/targetRevision",
         ),
         (
-            {"targetRevision": "2"},
+            {"targetRevision": "2", "helm": {"parameters": [{"name": "k", "value": "x"}]}},
             None,
             "left as somebody else changed them: /spec/source/targetRevision, /spec/source/helm/parameters",
         ),

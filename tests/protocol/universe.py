@@ -74,6 +74,7 @@ class Line:
         self._server = server
         self._delay = delay
         self.dead = False
+        self.fault: Callable[[Key, Any], Exception | None] = lambda _key, _body: None
         self.patches: list[tuple[Key, Any]] = []
 
     async def _alive(self) -> None:
@@ -114,6 +115,8 @@ class Line:
 
     async def patch(self, resource: Resource, key: Key, body: bytes, *, codec: Codec[T], **options: Any) -> T:
         await self._alive()
+        if resource == APPLICATIONS and (error := self.fault(key, json.loads(body))) is not None:
+            raise error
         answer = await self._server.patch(resource, key, body, codec=codec, **options)
         if resource == APPLICATIONS:
             self.patches.append((key, json.loads(body)))
@@ -127,6 +130,7 @@ class Process:
 
     line: Line
     tasks: list[asyncio.Task[None]]
+    argocd: ArgoCD
 
     async def kill(self) -> None:
         """End it as SIGKILL does: nothing that it had begun goes on, nothing is tidied."""
@@ -184,7 +188,7 @@ class Universe:
         ]
         tasks += [asyncio.create_task(controller.run()) for controller in controllers]
         tasks.append(asyncio.create_task(recorder.run()))
-        running = Process(line, tasks)
+        running = Process(line, tasks, argocd)
         try:
             yield running
         finally:
@@ -209,10 +213,10 @@ class Universe:
         await self._create(FREIGHTS, "f1", origin=origin, commits=[{"repoURL": REPO, "id": SHA}])
         await self.create_application(**spec)
 
-    async def create_application(self, **spec: Any) -> None:
+    async def create_application(self, name: str = APP.name, **spec: Any) -> None:
         source = {"repoURL": REPO, "path": "app", "targetRevision": "main"}
         body = {
-            "metadata": {"name": APP.name, "annotations": {"kargo.akuity.io/authorized-stage": f"{PROJECT}:dev"}},
+            "metadata": {"name": name, "annotations": {"kargo.akuity.io/authorized-stage": f"{PROJECT}:dev"}},
             "spec": {
                 "project": "default",
                 "destination": {"server": "https://kubernetes.default.svc", "namespace": "shop"},
@@ -252,8 +256,8 @@ class Universe:
 
     # -- what can be seen ------------------------------------------------------------------------------------------
 
-    def app(self) -> JsonObject:
-        return self.server.objects[str(APPLICATIONS), APP]
+    def app(self, name: str = APP.name) -> JsonObject:
+        return self.server.objects[str(APPLICATIONS), Key(APP.namespace, name)]
 
     def promotion(self, name: str = "p1") -> JsonObject:
         return self.server.objects[str(PROMOTIONS), Key(PROJECT, name)]
