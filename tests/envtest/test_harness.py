@@ -151,9 +151,9 @@ def gone(apiserver: ApiServer, path: str) -> bool:
 
 def test_audited(apiserver: ApiServer, namespace: str) -> None:
     """The audit log has every request that has ended, with its user and verb."""
-    apiserver.request("GET", f"/api/v1/namespaces/{namespace}", user="controller")
+    apiserver.request("GET", f"/api/v1/namespaces/{namespace}", user="argocd")
 
-    events = [event for event in apiserver.audited("controller") if event["requestURI"].endswith(namespace)]
+    events = [event for event in apiserver.audited("argocd") if event["requestURI"].endswith(namespace)]
 
     assert [event["verb"] for event in events] == ["get"]
     assert namespace in {event["objectRef"].get("name") for event in apiserver.audited() if event["verb"] == "create"}

@@ -182,7 +182,10 @@ class Act:
 
 
 def carried_out(server: ApiServer, project: str) -> list[Act]:
-    """All patches of the Project's objects that were answered with success, in the order of the log."""
+    """All patches of the Project's objects that were answered with success, in the order in which they were received.
+
+    That is the order of cause and effect; the lines of the log are in the order of the answers, which may cross.
+    """
     return [
         Act(
             event["user"]["username"],
@@ -191,7 +194,7 @@ def carried_out(server: ApiServer, project: str) -> list[Act]:
             event["objectRef"].get("subresource", ""),
             event.get("requestObject"),
         )
-        for event in server.audited()
+        for event in sorted(server.audited(), key=lambda event: str(event["requestReceivedTimestamp"]))
         if event["verb"] == "patch"
         and event["objectRef"].get("namespace") == project
         and event["responseStatus"]["code"] < 300
@@ -280,6 +283,50 @@ async def test_killed_at_each_write(crds: ApiServer, namespace: str, tmp_path: P
         counted = judge(crds, namespace)
 
     assert counted == Counter(starts=len(deaths), Succeeded=len(deaths))
+
+
+async def test_killed_in_each_wait(crds: ApiServer, namespace: str, tmp_path: Path) -> None:
+    """SIGKILL while the operation is requested, runs, is held by another one, and has ended: one sync, Succeeded."""
+    waits: dict[str, Callable[[JsonObject], bool]] = {
+        "requested": lambda app: is_ours(mark_of(app.get("operation"))),
+        "running": lambda app: is_ours(mark_of(state_of(app).get("operation"))),
+        "ended": lambda app: is_ours(mark_of(state_of(app).get("operation"))) and "finishedAt" in state_of(app),
+        "held": lambda app: "alice" in json.dumps(app.get("operation") or {}),
+    }
+    async with proving(crds, namespace, tmp_path, *waits) as proof:
+        for name, waits_now in waits.items():
+            child = proof.program()
+            try:
+                if name == "held":
+                    await proof.write(name, {"operation": ALICE})
+                if name in {"requested", "held"}:
+                    await proof.promote(name, f"{name}-p")
+                    await proof.until(partial(sees, proof, name, waits_now))
+                    child.kill()
+                with proof.argocd(gap=0.05):
+                    if name not in {"requested", "held"}:
+                        await proof.promote(name, f"{name}-p")
+                        await proof.until(partial(sees, proof, name, waits_now))
+                        child.kill()
+                    with proof.controllers():
+                        if name == "held":
+                            await asyncio.sleep(4)  # Argo CD has started; what was there before waits for an event
+                            await proof.write(name, {"metadata": {"annotations": {"look": "here"}}})
+                        await proof.ended(f"{name}-p")
+                        assert proof.phase(f"{name}-p") == "Succeeded", name
+            finally:
+                child.kill()
+        counted = judge(crds, namespace)
+
+    assert counted == Counter(starts=len(waits), Succeeded=len(waits))
+
+
+def sees(proof: Proof, name: str, waits_now: Callable[[JsonObject], bool]) -> bool:
+    return waits_now(proof.app(name))
+
+
+def state_of(app: JsonObject) -> JsonObject:
+    return (app.get("status") or {}).get("operationState") or {}
 
 
 def is_dead(child: ChildProcess) -> bool:
