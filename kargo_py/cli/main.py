@@ -104,6 +104,14 @@ def run(
             help="Serve Prometheus metrics at HOST:PORT or :PORT; 0: nowhere.",
         ),
     ] = "0",
+    abort_timeout: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            envvar="KARGO_PY_ABORT_TIMEOUT",
+            help="How long what an abort or a time-out stops is waited for.",
+        ),
+    ] = "10m",
     log_format: Annotated[
         str,
         typer.Option(
@@ -124,6 +132,7 @@ def run(
         checks.check_shard(shard, default_controller)
         checks.check_instance_id(instance_id)
         checks.check_metrics_address(metrics_bind_address)
+        patience = checks.abort_timeout(abort_timeout)
     except ValueError as error:
         fail(str(error), code=USAGE_ERROR)
     if argocd_kubeconfig and not Path(argocd_kubeconfig).expanduser().exists():
@@ -141,6 +150,7 @@ def run(
         watch_argocd_namespace_only=watch_argocd_namespace_only,
         instance=instance_id,
         metrics_address="" if metrics_bind_address == checks.NO_METRICS else metrics_bind_address,
+        abort_patience=patience,
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )
     if (why := serve(options)) is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 from kargo_py.api.stamp import check_instance
+from kargo_py.api.types import Duration
 from kargo_py.messages import Shown, message
 
 NAMESPACE_MALFORMED = message(
@@ -26,6 +28,12 @@ NO_STAGE_TO_ACT_ON = message(
 METRICS_ADDRESS_MALFORMED = message(
     "--metrics-bind-address {address!r}: must be HOST:PORT or :PORT, for example :9090, or 0 for nowhere",
     do="Correct `--metrics-bind-address` or `METRICS_BIND_ADDRESS`.",
+    shown=Shown.COMMAND_LINE,
+)
+
+ABORT_TIMEOUT_MALFORMED = message(
+    "--abort-timeout {text!r}: must be a duration like 10m, 1h30m or 45s",
+    do="Correct `--abort-timeout` or `KARGO_PY_ABORT_TIMEOUT`; `0s` waits for nothing.",
     shown=Shown.COMMAND_LINE,
 )
 
@@ -62,3 +70,14 @@ def check_metrics_address(address: str) -> None:
     found = _ADDRESS.fullmatch(address)
     if address != NO_METRICS and (found is None or int(found["port"]) > 65535):
         raise ValueError(METRICS_ADDRESS_MALFORMED(address=address))
+
+
+def abort_timeout(text: str) -> timedelta:
+    """How long an abort is waited for. Raises ValueError."""
+    try:
+        duration = Duration(text)
+    except ValueError as error:
+        raise ValueError(ABORT_TIMEOUT_MALFORMED(text=text)) from error
+    if duration.nanoseconds < 0 or duration.seconds > timedelta.max.total_seconds() / 2:
+        raise ValueError(ABORT_TIMEOUT_MALFORMED(text=text))
+    return timedelta(seconds=duration.seconds)

@@ -101,6 +101,8 @@ def test_absent_argocd_kubeconfig(tmp_path: Path) -> None:
         (["--metrics-bind-address", "9090"], "--metrics-bind-address '9090': must be HOST:PORT or :PORT"),
         (["--metrics-bind-address", ":65536"], "--metrics-bind-address ':65536'"),
         (["--metrics-bind-address", ""], "--metrics-bind-address ''"),
+        (["--abort-timeout", "soon"], "--abort-timeout 'soon': must be a duration like 10m"),
+        (["--abort-timeout", "-1s"], "--abort-timeout '-1s'"),
         (["--argocd-namespace", "Bad_NS!"], "--argocd-namespace 'Bad_NS!': must be 1 to 63 lowercase letters"),
         (["--argocd-namespace", ""], "--argocd-namespace ''"),
         (["--argocd-namespace", "a" * 64], "--argocd-namespace"),
