@@ -61,7 +61,8 @@ LOOK_YOURSELF = message(
 )
 ABORTING_AND_WAITING = message(
     "aborting, as {actor} asked: {message}",
-    do="What runs is waited for, as long as `--abort-timeout` says, 10 minutes by default; then the Promotion becomes `Aborted` by itself. An abort with "
+    do="What runs is waited for, as long as `--abort-timeout` says, 10 minutes by default; then the Promotion becomes "
+    "`Aborted` by itself. An abort with "
     '`"force": true` does not wait.',
     shown=Shown.PROMOTION,
 )
