@@ -490,12 +490,11 @@ class ArgoCD:
         except OutcomeUnknown:
             self.applications.mark_dirty(record.key)
             raise
-        except (Forbidden, Invalid) as error:
-            attempt.never_issued = first
-            raise TargetError(str(error)) from error
         except KubeError as error:
             # Not carried out, unless no answer came to one before it: that may have landed, and its trace be gone.
             attempt.never_issued = first and not isinstance(error.__cause__, OutcomeUnknown)
+            if isinstance(error, (Forbidden, Invalid)):
+                raise TargetError(str(error)) from error
             raise
         self.applications.observe(answer)
 

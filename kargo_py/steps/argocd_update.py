@@ -52,8 +52,9 @@ NOT_A_STRING = message(
 )
 INVALID_CONFIGURATION = message(
     "invalid configuration: {faults}",
-    do="Nothing was started. Correct the fields named in the step's `config`, in the Stage's template too, then "
-    "create a new Promotion.",
+    do="Nothing was started, unless the steps were edited while they ran: then the message goes on with what was left "
+    "to run. Correct the fields named in the step's `config`, in the Stage's template too, then create a new "
+    "Promotion.",
     shown=Shown.PROMOTION,
 )
 EACH_TIME = message(
@@ -282,7 +283,8 @@ class ArgoCDUpdate:
             config = read_config(context.config)
         except ValueError as error:
             left = [_left(record, self._argocd.observe(record).present) for record in context.records]
-            return Finished(StepStatus.FAILED, INVALID_CONFIGURATION(faults=error), records=left)
+            said = [INVALID_CONFIGURATION(faults=error), *(record.message for record in _latest(left))]
+            return Finished(StepStatus.FAILED, _joined(said), records=left)
         wanted = requests(config, context.stage_key, self._argocd.default_namespace)
         if not context.records:
             return await self._intend(context, wanted)

@@ -211,6 +211,19 @@ async def test_conflict_after_an_unknown_outcome() -> None:
     assert seen.record.state is TargetState.SUPERSEDED
 
 
+async def test_refusal_after_an_unknown_outcome() -> None:
+    """A start that may have landed is not called "never begun" because what was sent after it was refused."""
+    other = application(9, annotations={STAMP_KEY: "v1/i/shop/qa.01k/uid-2/update/1"}, status=state(THEIRS, "Failed"))
+    server = Server(application(), OutcomeUnknown("reset"), Invalid(422, "Invalid", "webhook"), live=other)
+    async with running(server) as argocd:
+        known = await argocd.intend(REQUEST, parse_stamp(STAMP), ORIGIN)
+        with pytest.raises(TargetError, match="webhook"):
+            await argocd.pursue(known, REQUEST, ORIGIN)
+        argocd.applications.observe(other)
+
+        assert argocd.observe(known).present
+
+
 async def test_superseded_is_not_concluded_from_the_cache() -> None:
     """A watch may be frozen for longer than the worker may take: before the end is recorded, the server is asked."""
     gone = application(7, annotations={STAMP_KEY: STAMP})
