@@ -9,6 +9,7 @@ ApplicationSets that were asked.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -378,14 +379,16 @@ class ArgoCD:
 
         A start is made only if the attempt has left no trace and nothing holds the Application, and is guarded by the
         version decided on: after a conflict the Application is read live and all is decided again. If the record is not
-        true of what would be started then, nothing is, and the answer still says ``start``. Returns how the attempt
-        stands. Raises TargetError, or KubeError (the record stands; the caller comes back).
+        true of what would be started, nothing is, and the answer has it as it would be (``fresh``). Returns how the
+        attempt stands. Raises TargetError, or KubeError (the record stands; the caller comes back).
         """
         refused: KubeError | None = None
         issued = live = False
         for attempt in range(_AT_ONCE):
             await self._spread(attempt if refused is not None else 0)
             app = await self.applications.read(record.key)
+            if (fresh := await self.outdated(record, request)) is not None:
+                return dataclasses.replace(self.observe(record, request), fresh=fresh)
             decision = self._decide(record, request)
             try:
                 match decision.verb:
@@ -393,8 +396,6 @@ class ArgoCD:
                         await self.applications.read_live(record.key)
                         live = True
                     case Verb.START:
-                        if await self.outdated(record, request) is not None:
-                            return self._observation(record, decision)
                         app, edit = await self.prepare(request)
                         await self._start(app, record, request.stage, origin, edit)
                         issued = True

@@ -161,7 +161,8 @@ class Observation:
     ``start`` is True when the attempt has left no trace and may be started now. ``notable`` marks a wait the user
     should be told about: the sync is not simply running. ``held``: somebody else's work has the target. ``look_after``:
     seconds after which time alone may change how it stands. ``repeatable``: a new attempt may follow this end.
-    ``present``: its start was carried out, or may have been. ``issued``: it was, just now.
+    ``present``: its start was carried out, or may have been. ``issued``: it was, just now. ``fresh``: the record as
+    it must be written before anything is started, where the one at hand is not true of the start any more.
     """
 
     record: Record
@@ -173,6 +174,7 @@ class Observation:
     repeatable: bool = False
     present: bool = False
     issued: bool = False
+    fresh: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,12 +344,9 @@ class ArgoCDUpdate:
             request = _request(wanted, record)
             if record.state.final:
                 return await self._repeat(context, request, attempts)
-            fresh = await self._argocd.outdated(record, request)
-            if fresh is None:
-                seen = await self._argocd.pursue(record, request, _origin(context))
-                fresh = await self._argocd.outdated(record, request) if seen.start else None
-            if fresh is not None:
-                return _Look([*past, fresh], intends=True)
+            seen = await self._argocd.pursue(record, request, _origin(context))
+            if seen.fresh is not None:
+                return _Look([*past, seen.fresh], intends=True)
             if seen.repeatable:
                 return await self._repeat(context, request, [*past, seen.record])
         except (TargetError, StampError) as error:
