@@ -220,26 +220,6 @@ async def test_time_out_that_terminates(cluster: Cluster) -> None:
     assert [operation["state"] for operation in ended["status"]["operations"]] == ["Stopped"]
 
 
-async def test_time_of_others_does_not_count(cluster: Cluster) -> None:
-    """While somebody else's operation holds the Application, the time of ours does not run."""
-    await cluster.prepare()
-    await cluster.argo("dev", {"operation": THEIRS})
-    async with cluster.controllers():
-        await cluster.promote(NAME, retry={"timeout": "3s"})
-        await cluster.wait("promotion", NAME, ".status.stepExecutionMetadata[0].message")
-        await asyncio.to_thread(_wait_seconds, 4)
-        state = {"operation": THEIRS, "phase": "Succeeded", "startedAt": "2026-11-30T11:59:00Z"}
-        await cluster.argo("dev", {"operation": None, "status": {"operationState": state}})
-        await cluster.pick_up()
-        await cluster.complete()
-        await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
-
-
-def _wait_seconds(seconds: float) -> None:
-    """Real time that a real server needs to see pass; the limit of a step is in whole seconds of the wall clock."""
-    asyncio.run(asyncio.sleep(seconds))
-
-
 async def test_a_superseded_sync_is_made_again(cluster: Cluster) -> None:
     """The new attempt has a stamp of its own, is recorded before it is issued, and the record keeps both."""
     await cluster.prepare()
@@ -292,8 +272,13 @@ async def test_deletion_is_not_for_others_to_sweep(cluster: Cluster, monkeypatch
     written = len(await operations_written(cluster))
     other_shard = Responsibility("eu", default=False)
     async with cluster.controllers(instance="other"), cluster.controllers(responsibility=other_shard):
-        # Somebody else's Promotion goes all the way meanwhile: they are awake.
-        await asyncio.to_thread(_wait_seconds, 2)
+        # They are awake: a Promotion of another Stage goes all the way meanwhile.
+        await cluster.create(cluster.stage("qa"))
+        await cluster.create(cluster.application("qa"))
+        await cluster.promote("qa.01k.f1", "qa")
+        await cluster.pick_up("qa")
+        await cluster.complete("qa")
+        await cluster.wait("promotion", "qa.01k.f1", ".status.phase", "Succeeded")
     after = await cluster.app()
 
     assert before["status"]["operationState"] == after["status"]["operationState"]

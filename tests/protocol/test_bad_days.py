@@ -262,11 +262,18 @@ async def test_deleted_while_nothing_of_ours_ran() -> None:
         assert world.at_rest()
 
 
-@pytest.mark.parametrize("instance", ["other", "me"])
-async def test_the_sweep_leaves_others_alone(instance: str) -> None:
-    """A stamp of another control plane, of a newer version, or a forged one is nobody's to end."""
-    stamp = {"other": "v1/other/shop/gone/u/sync/1", "me": "v2/me/shop/gone/u/sync/1"}[instance]
-    info = [{"name": "kargo-py.io/stamp", "value": stamp}, {"name": "kargo-py.io/stage", "value": "shop:dev"}]
+@pytest.mark.parametrize(
+    ("stamp", "stage"),
+    [
+        ("v1/other/shop/gone/u/sync/1", "shop:dev"),
+        ("v2/me/shop/gone/u/sync/1", "shop:dev"),
+        ("v1/me/shop/gone/u/sync/1", "elsewhere:dev"),
+    ],
+    ids=["another control plane's", "of a newer version", "forged"],
+)
+async def test_the_sweep_leaves_others_alone(stamp: str, stage: str) -> None:
+    """A stamp of another control plane, of a newer version, or one whose Stage is in another Project: not ours to end."""
+    info = [{"name": "kargo-py.io/stamp", "value": stamp}, {"name": "kargo-py.io/stage", "value": stage}]
     async with universe() as (world, argo), world.process():
         argo.application(APP.name).next_sync(hang=True)
         await world.write({"operation": {"info": info, "sync": {}}})
@@ -362,6 +369,20 @@ async def test_time_out_between_two_attempts() -> None:
 
     assert [operation["state"] for operation in world.operations()] == ["WrongRevision"]
     assert "timed out after 3s" in world.message()
+
+
+async def test_time_of_others_does_not_count() -> None:
+    """While somebody else's operation holds the Application, the time of ours does not run."""
+    async with universe() as (world, argo), world.process():
+        argo.application(APP.name).next_sync(hang=True)
+        await start(world)
+        await asyncio.sleep(1)
+        await world.promote(retry={"timeout": "1m"})
+        await asyncio.sleep(600)
+        assert world.phase() == "Running"
+        assert "alice" in world.promotion()["status"]["stepExecutionMetadata"][0]["message"]
+        argo.application(APP.name).finish_hook()
+        assert await world.ended() == "Succeeded"
 
 
 async def test_time_out_and_termination() -> None:

@@ -47,15 +47,7 @@ class Server(MemoryClient):
         return content if obj["kind"] == APPLICATIONS.kind else {**content, "status": None}
 
     async def patch(
-        self,
-        resource: Resource,
-        key: Key,
-        body: bytes,
-        *,
-        codec: Codec[T],
-        patch_type: PatchType = PatchType.MERGE,
-        subresource: str = "",
-        field_manager: str = "",
+        self, resource: Resource, key: Key, body: bytes, *, codec: Codec[T], subresource: str = "", **options: Any
     ) -> T:
         if resource != APPLICATIONS and subresource == "status":
             patch = json.loads(body)
@@ -64,7 +56,7 @@ class Server(MemoryClient):
             body = encode({**status, "metadata": {name: value for name, value in guard.items() if value}})
         elif resource != APPLICATIONS:
             body = encode({name: part for name, part in json.loads(body).items() if name != "status"})
-        return await super().patch(resource, key, body, codec=codec, patch_type=patch_type)
+        return await super().patch(resource, key, body, codec=codec, **options)
 
 
 class Line:
