@@ -272,7 +272,7 @@ async def test_deleted_while_nothing_of_ours_ran() -> None:
     ids=["another control plane's", "of a newer version", "forged"],
 )
 async def test_the_sweep_leaves_others_alone(stamp: str, stage: str) -> None:
-    """A stamp of another control plane, of a newer version, or one whose Stage is in another Project: not ours to end."""
+    """A stamp of another control plane, of a newer version, or with a Stage of another Project is not ours to end."""
     info = [{"name": "kargo-py.io/stamp", "value": stamp}, {"name": "kargo-py.io/stage", "value": stage}]
     async with universe() as (world, argo), world.process():
         argo.application(APP.name).next_sync(hang=True)
