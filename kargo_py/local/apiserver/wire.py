@@ -1,0 +1,56 @@
+"""What goes into the server's core and what comes out of it: no framework's types."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+JsonObject: TypeAlias = dict[str, Any]
+
+JSON = "application/json"
+
+_encoder = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request. ``path`` is percent-encoded as it came, ``query`` decoded, header names are lower-case."""
+
+    method: str
+    path: str
+    query: Sequence[tuple[str, str]] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def parameter(self, name: str) -> str:
+        """The first value of a query parameter, "" if it is absent."""
+        return next((value for key, value in self.query if key == name), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer. ``warnings`` become ``Warning`` headers (code 299)."""
+
+    code: int
+    body: bytes
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A watch: *lines* go on until the server ends it, or its consumer closes the generator."""
+
+    code: int
+    lines: AsyncGenerator[bytes]
+    content_type: str = JSON
+    warnings: Sequence[str] = ()
+
+
+def encode(value: Any) -> bytes:
+    """Compact JSON; a ``msgspec.Raw`` within *value* is put in as it is."""
+    return _encoder.encode(value)
