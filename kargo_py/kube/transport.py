@@ -1,4 +1,4 @@
-"""The connections to one API server: aiohttp, with the TLS that kubernetes-asyncio sets up, and fresh credentials.
+"""The connections to one API server: aiohttp, TLS as kubernetes-asyncio's configuration says, and fresh credentials.
 
 kubernetes-asyncio's own request path is not used: it serialises bodies itself, has no time-outs, and its session looks
 into ``~/.netrc`` and the proxy variables for each request, in threads. What the proxy is, is decided once here; then a
@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import ipaddress
+import socket
 import ssl
 import urllib.request
+import weakref
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +24,6 @@ import aiohttp
 import structlog
 from yarl import URL
 
-from kargo_py.kube._kubernetes_asyncio import load as load_library
 from kargo_py.kube.errors import ConfigError
 from kargo_py.kube.kubeconfig import Access, Source
 from kargo_py.messages import Shown, message
@@ -41,6 +42,7 @@ NOT_RENEWED = message(
 )
 
 _READ_BUFFER = 2**20
+_TURNS_TO_CLOSE = 100
 
 _log = structlog.get_logger(__name__)
 
@@ -146,9 +148,7 @@ class Transport:
     async def close(self) -> None:
         """Close all connections."""
         for line in [self._line, *self._retired]:
-            await line.session.close()
-        # What was abandoned or closed is gone one turn of the loop later.
-        await asyncio.sleep(0)
+            await line.close()
 
     async def _renew(self, *, refused: bool) -> None:
         access = await self._source.load()
@@ -168,7 +168,7 @@ class Transport:
     async def _close_unused(self, line: _Line) -> None:
         if line in self._retired and not line.users:
             self._retired.remove(line)
-            await line.session.close()
+            await line.close()
 
     def _next_renewal(self, access: Access) -> float:
         after = float("inf") if access.renew_after is None else access.renew_after
@@ -207,19 +207,54 @@ class _Line:
         # Without TLS there is no tunnel to open: the proxy reads the request itself.
         self.to_proxy = list(options.get("proxy_headers", {}).items()) if self.server.startswith("http:") else []
         self.users = 0
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         try:
-            library_session = load_library().RESTClientObject(configuration).pool_manager
+            connector = aiohttp.TCPConnector(
+                limit=configuration.connection_pool_maxsize, ssl=_tls(configuration), socket_factory=self._socket
+            )
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(CERTIFICATES_UNUSABLE(server=self.server, why=error)) from error
-        connector = library_session.connector
-        library_session.detach()
         self.session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_READ_BUFFER
         )
 
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        made = socket.socket(*address[:3])
+        self._sockets.add(made)
+        return made
+
+    async def close(self) -> None:
+        """Close all connections, also those that aiohttp closed and forgot.
+
+        It waits for the server's part of the TLS farewell on each: perhaps for longer than this event loop runs.
+        """
+        await self.session.close()
+        for _ in range(_TURNS_TO_CLOSE):
+            left = [each for each in self._sockets if each.fileno() != -1]
+            if not left:
+                break
+            for each in left:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            # Its transport reads the end of the stream, and closes, in the next turns of the loop.
+            await asyncio.sleep(0)
+
     def serves(self, access: Access, options: dict[str, Any]) -> bool:
         """True if *access* is the same but for its headers."""
         return self._material == _material(access.configuration) and self.options == options
+
+
+def _tls(configuration: Any) -> ssl.SSLContext:
+    """TLS as kubernetes-asyncio sets it up; its own connector cannot be told to keep account of its sockets."""
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.disable_strict_ssl_verification:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def _material(configuration: Any) -> tuple[Any, ...]:
