@@ -17,7 +17,7 @@ from kargo_py.kube.codec import JSON
 from kargo_py.kube.errors import ConfigError, Unauthorized, Unreachable
 from kargo_py.kube.resources import Key
 from kargo_py.kube.rest import RestClient
-from kargo_py.kube.transport import environment_proxy
+from kargo_py.kube.transport import SocketTransport, environment_proxy
 from tests.kube.fakes import THINGS, thing
 from tests.kube.peer import Credentials, Peer, client_of, serving
 
@@ -285,6 +285,7 @@ async def test_new_client_certificate(tls: ssl.SSLContext, ca: str, certificates
             await read(client)
             go_on.set()
             await under_way
+            assert isinstance(client._transport, SocketTransport)
             assert not client._transport._retired
 
     assert seen == ["first", "first", "second"]
