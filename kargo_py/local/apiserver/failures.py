@@ -156,6 +156,11 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> F
     return Failure(422, "Invalid", f'{subject} "{name}" is invalid: {listed}', details)
 
 
+def internal(message: str) -> Failure:
+    """500 without a reason: how the real server answers where it did not expect an error."""
+    return Failure(500, "", message)
+
+
 def expired(message: str) -> Failure:
     """410: a resourceVersion or continue token that is too old."""
     return Failure(410, "Expired", message)
