@@ -180,11 +180,11 @@ class Rules:
         self.additional: Rules | None = None
         self.items: Rules | None = None
 
-    def check(self, new: Any, old: Any, twin: Twin | None) -> list[FieldError]:
-        """What is wrong with the whole object *new*."""
+    def check(self, new: Any, old: Any, twin: Twin | None, path: str = "") -> list[FieldError]:
+        """What is wrong with *new*, which stands at *path*."""
         errors: list[FieldError] = []
         with suppress(_OutOfBudget):
-            self.check_at("", new, old, twin, None, errors)
+            self.check_at(path, new, old, twin, None, errors)
         return errors
 
     def check_at(
