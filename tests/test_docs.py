@@ -56,7 +56,8 @@ def test_options_of_run() -> None:
     ]
 
     told = [
-        (option.replace("`", ""), variable.strip("`")) for option, variable, *_ in table_after(CLI, "Runs the controllers in the foreground")
+        (option.replace("`", ""), variable.strip("`"))
+        for option, variable, *_ in table_after(CLI, "Runs the controllers in the foreground")
     ]
     assert told == options
 

@@ -1,4 +1,4 @@
-"""Abort, time-out, deletion, supersession and adoption on a real API server, with Argo CD acted by hand."""
+"""Abort, time-out, deletion, supersession and adoption on an API server, embedded and real; Argo CD is acted by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from kargo_py.controllers.world import Responsibility
 from tests.controllers.conftest import SHA, Cluster
 
 pytestmark = [
-    pytest.mark.envtest,
     pytest.mark.nonblocking_exempt(reason="kubernetes-asyncio reads kubeconfigs in the loop; the tests start kubectl"),
 ]
 
