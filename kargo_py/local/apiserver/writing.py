@@ -158,7 +158,7 @@ class Writer:
         errors = objectmeta.errors(metadata, None, kind)
         errors += kind.rules.validate(obj, None, "")
         if errors:
-            raise invalid(kind.group, kind.kind, metadata.get("name") or "", errors)
+            raise invalid(kind.error_group, kind.kind, metadata.get("name") or "", errors)
 
     # Update
 
@@ -212,7 +212,7 @@ class Writer:
         errors = objectmeta.errors(metadata, old["metadata"], kind)
         errors += kind.rules.validate(obj, old, target.subresource)
         if errors:
-            raise invalid(kind.group, kind.kind, target.name, errors)
+            raise invalid(kind.error_group, kind.kind, target.name, errors)
         if obj == old or managed.with_old_times(old, obj) is old:
             return Written(existing)
         if is_deletable(kind, obj):
@@ -251,7 +251,8 @@ class Writer:
     def _prepare(self, kind: Kind, obj: JsonObject, old: JsonObject | None, subresource: str, manager: str) -> None:
         """Let the kind, its subresources and field management have their say in a write that is no apply."""
         through = self.through(kind, subresource)
-        entries = managed.update(old, obj, manager=manager, now=self._now(), through=through)
+        before, after = (old, obj) if kind.custom else (_without_empty(old), _without_empty(obj))
+        entries = managed.update(before, after or {}, manager=manager, now=self._now(), through=through)
         if entries:
             obj["metadata"]["managedFields"] = entries
         else:
@@ -496,6 +497,11 @@ def _set_or_drop(obj: JsonObject, field: str, value: list[str]) -> None:
         obj[field] = value
     else:
         obj.pop(field, None)
+
+
+def _without_empty(obj: JsonObject | None) -> JsonObject | None:
+    """A built-in object as field management sees it: a struct in which nothing is set is not there."""
+    return None if obj is None else {name: value for name, value in obj.items() if value != {}}
 
 
 def _asked(kind: Kind, obj: JsonObject) -> JsonObject:
