@@ -76,6 +76,8 @@ class Writer:
         self._catalogue = catalogue
         self._now = now
         self._random = random
+        self._through: dict[tuple[Kind, str], managed.Writing] = {}
+        self._through_generation = catalogue.generation
 
     # Create
 
@@ -251,8 +253,7 @@ class Writer:
     def _prepare(self, kind: Kind, obj: JsonObject, old: JsonObject | None, subresource: str, manager: str) -> None:
         """Let the kind, its subresources and field management have their say in a write that is no apply."""
         through = self.through(kind, subresource)
-        before, after = (old, obj) if kind.custom else (_without_empty(old), _without_empty(obj))
-        entries = managed.update(before, after or {}, manager=manager, now=self._now(), through=through)
+        entries = managed.update(old, obj, manager=manager, now=self._now(), through=through)
         if entries:
             obj["metadata"]["managedFields"] = entries
         else:
@@ -275,6 +276,15 @@ class Writer:
 
     def through(self, kind: Kind, subresource: str) -> managed.Writing:
         """What field management has to know of a write."""
+        if self._through_generation != self._catalogue.generation:
+            self._through.clear()
+            self._through_generation = self._catalogue.generation
+        known = self._through.get((kind, subresource))
+        if known is None:
+            known = self._through[kind, subresource] = self._made_through(kind, subresource)
+        return known
+
+    def _made_through(self, kind: Kind, subresource: str) -> managed.Writing:
         reset = managed.resets()
         if kind.has_status:
             reset = _ALL_BUT_STATUS_RESET if subresource == "status" else _STATUS_RESET
@@ -290,6 +300,7 @@ class Writer:
             subresource=subresource,
             reset=reset,
             others=others,
+            zero=kind.struct.decode({"metadata": {}}, []) if kind.struct else None,
         )
 
     # Patch
@@ -497,11 +508,6 @@ def _set_or_drop(obj: JsonObject, field: str, value: list[str]) -> None:
         obj[field] = value
     else:
         obj.pop(field, None)
-
-
-def _without_empty(obj: JsonObject | None) -> JsonObject | None:
-    """A built-in object as field management sees it: a struct in which nothing is set is not there."""
-    return None if obj is None else {name: value for name, value in obj.items() if value != {}}
 
 
 def _asked(kind: Kind, obj: JsonObject) -> JsonObject:
