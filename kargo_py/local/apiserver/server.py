@@ -13,6 +13,8 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self
 
+import msgspec
+
 from kargo_py.local.apiserver import builtin, patching, reading, watching
 from kargo_py.local.apiserver.background import Background
 from kargo_py.local.apiserver.bodies import MAX_BODY, Undecodable
@@ -25,7 +27,7 @@ from kargo_py.local.apiserver.failures import Failure, bad_request, not_found
 from kargo_py.local.apiserver.garbage import GarbageCollector
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.namespaces import INITIAL, Namespaces
-from kargo_py.local.apiserver.negotiation import Wanted, prefers_yaml, wanted
+from kargo_py.local.apiserver.negotiation import Wanted, check_media, prefers_yaml, wanted
 from kargo_py.local.apiserver.options import (
     DeleteOptions,
     ListOptions,
@@ -161,6 +163,8 @@ class ApiServer:
                 message = f'{verb} is not supported on resources of kind "{kind.qualified}"'
                 raise Failure(405, "MethodNotAllowed", message, {"group": kind.group, "kind": kind.plural})
             raise not_allowed()
+        if not kind.custom:
+            check_media(request.headers.get("accept", ""))
         match verb:
             case "get" if path.watch:
                 return self._watch(request, target)
@@ -334,13 +338,13 @@ class ApiServer:
         return self._listed(kind, page.items, page.metadata(), look, "")
 
     def _delete_options(self, request: Request) -> DeleteOptions:
-        body: Any = None
-        if request.body:
-            try:
-                body = document(request).value
-            except Undecodable as error:
-                prefix = "" if str(error).startswith("yaml:") else "couldn't get version/kind; json parse error: "
-                raise Failure(500, "", f"{prefix}{error}") from error
+        if not request.body:
+            return delete_options(request)
+        try:
+            body = document(request).value
+        except Undecodable as error:
+            prefix = "" if str(error).startswith("yaml:") else "couldn't get version/kind; json parse error: "
+            raise Failure(500, "", f"{prefix}{error}") from error
         return delete_options(request, body)
 
     def _respond(
@@ -396,5 +400,6 @@ def _status(status: JsonObject) -> Response:
 def _as_yaml(response: Response, value: Any) -> Response:
     import yaml  # noqa: PLC0415  (few ask for it, and its import is slow)
 
-    text = yaml.dump(value, Dumper=yaml.CSafeDumper, default_flow_style=False, allow_unicode=True)
+    plain = msgspec.json.decode(encode(value))  # of exact types, in which nothing stands twice
+    text = yaml.dump(plain, Dumper=yaml.CSafeDumper, default_flow_style=False, allow_unicode=True)
     return Response(response.code, text.encode(), "application/yaml", response.headers, response.warnings)
