@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions on an API server, embedded and real: accepted, explained, defaulted, and guarding what is stored."""
+"""The CustomResourceDefinitions on a server, embedded and real: taken, explained, defaulted, guarding the stored."""
 
 import json
 import subprocess

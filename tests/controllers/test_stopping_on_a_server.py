@@ -1,4 +1,4 @@
-"""Abort, time-out, deletion, supersession and adoption on an API server, embedded and real; Argo CD is acted by hand."""
+"""Abort, time-out, deletion, supersession and adoption on a server, embedded and real; Argo CD is acted by hand."""
 
 from __future__ import annotations
 

@@ -378,7 +378,9 @@ def _settled(
     Raises:
         _Conflicts: somebody else manages what has changed, and *force* is not set.
     """
-    comparisons = {through.api_version: _compared(live or through.zero, new, through.types).without_trees(through.reset)}
+    comparisons = {
+        through.api_version: _compared(live or through.zero, new, through.types).without_trees(through.reset)
+    }
     settled: Managed = {}
     conflicts: list[tuple[Owner, Path]] = []
     for owner, owned in managed.items():
