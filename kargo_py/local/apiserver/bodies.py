@@ -29,6 +29,18 @@ class Undecodable(Exception):
     """The body cannot be read; the text says why, as Go does."""
 
 
+class BadJson(Undecodable):
+    """It is no JSON."""
+
+    def __str__(self) -> str:
+        return f"couldn't get version/kind; json parse error: {self.why}"
+
+    @property
+    def why(self) -> str:
+        """Without the words that the real server puts before it."""
+        return str(self.args[0])
+
+
 class BadNumber(Undecodable):
     """It is JSON, with a number that is too large to be one."""
 
@@ -113,7 +125,7 @@ def _children(value: Any) -> Iterator[Any]:
 
 def _decode_slowly(body: bytes) -> Document:
     if (wrong := why_not(body, max_depth=MAX_DEPTH)) is not None:
-        raise Undecodable(wrong)
+        raise BadJson(wrong)
     twice: list[_Twice] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:

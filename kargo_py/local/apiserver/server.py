@@ -343,8 +343,7 @@ class ApiServer:
         try:
             body = document(request).value
         except Undecodable as error:
-            prefix = "" if str(error).startswith("yaml:") else "couldn't get version/kind; json parse error: "
-            raise Failure(500, "", f"{prefix}{error}") from error
+            raise Failure(500, "", str(error)) from error
         return delete_options(request, body)
 
     def _respond(
