@@ -265,7 +265,8 @@ def test_json_patch(server: Server, namespace: str, operations: list[JsonObject]
     assert made["spec"] == {key: value for key, value in (BEFORE | after).items() if value is not None}
 
 
-OWNER: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "1"}
+# Of a kind that is not served: a garbage collector lets alone what such a one owns.
+OWNER: JsonObject = {"apiVersion": "other.example.com/v1", "kind": "Other", "name": "o", "uid": "1"}
 
 
 @pytest.mark.parametrize(
