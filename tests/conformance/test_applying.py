@@ -34,7 +34,10 @@ def conflicting(*conflicts: tuple[str, str]) -> JsonObject:
     if len(managers) == len(conflicts) == 1:
         text = f"Apply failed with 1 conflict: conflict with {conflicts[0][0]}: {conflicts[0][1]}"
     else:
-        lines = [f"conflicts with {manager}:\n" + "\n".join(f"- {field}" for field in fields) for manager, fields in managers.items()]
+        lines = [
+            f"conflicts with {manager}:\n" + "\n".join(f"- {field}" for field in fields)
+            for manager, fields in managers.items()
+        ]
         text = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
     return refused(409, "Conflict", text, causes=causes)
 
@@ -147,7 +150,10 @@ def test_elements_of_lists(server: Server, namespace: str) -> None:
         },
         ("bob", "Apply", ""): {
             "f:spec": {
-                "f:parts": {'k:{"name":"a"}': {".": {}, "f:colour": {}, "f:name": {}}, 'k:{"name":"b"}': {".": {}, "f:name": {}}},
+                "f:parts": {
+                    'k:{"name":"a"}': {".": {}, "f:colour": {}, "f:name": {}},
+                    'k:{"name":"b"}': {".": {}, "f:name": {}},
+                },
                 "f:tags": {'v:"y"': {}},
             }
         },
@@ -162,7 +168,9 @@ def test_conflict_in_an_element(server: Server, namespace: str) -> None:
     """The path shows the key."""
     applied(server, namespace, "ann", parts=[{"name": "a", "amount": 1}])
 
-    refusal = server.apply(widgets(namespace, "w"), widget("w", parts=[{"name": "a", "amount": 2}]), manager="bob").refusal
+    refusal = server.apply(
+        widgets(namespace, "w"), widget("w", parts=[{"name": "a", "amount": 2}]), manager="bob"
+    ).refusal
 
     assert refusal == conflicting(('"ann"', '.spec.parts[name="a"].amount'))
 
@@ -171,7 +179,9 @@ def test_order_of_elements(server: Server, namespace: str) -> None:
     """The applied order is kept."""
     applied(server, namespace, "ann", tags=["c", "a", "b"], parts=[{"name": "z"}, {"name": "y"}])
 
-    made = applied(server, namespace, "ann", tags=["b", "c", "a", "d"], parts=[{"name": "y"}, {"name": "x"}, {"name": "z"}])
+    made = applied(
+        server, namespace, "ann", tags=["b", "c", "a", "d"], parts=[{"name": "y"}, {"name": "x"}, {"name": "z"}]
+    )
 
     assert made["spec"]["tags"] == ["b", "c", "a", "d"]
     assert [part["name"] for part in made["spec"]["parts"]] == ["y", "x", "z"]
@@ -221,7 +231,12 @@ def test_status_is_recorded_apart(server: Server, namespace: str) -> None:
     applied(server, namespace, "ann", size=4)
     condition = {"type": "Ready", "status": "True"}
 
-    status = {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": {"name": "w"}, "status": {"conditions": [condition]}}
+    status = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w"},
+        "status": {"conditions": [condition]},
+    }
     made = server.apply(path + "/status", status, manager="ann").object
 
     assert made["status"] == {"conditions": [condition]}

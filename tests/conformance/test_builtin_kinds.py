@@ -67,143 +67,523 @@ def furnished(server: Server) -> str:
 
 DRY = "?dryRun=All"
 REFUSED = [
-    case("ConfigMap: a key with a slash", post(MAPS, config_map("q", **{"a/b": ""})), invalid('ConfigMap', 'q', ('data[a/b]', 'Invalid', (
-'Invalid value: "a/b": a valid config key must consist of alphanumeric characters, '
-"'-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for "
-"validation is '[-._a-zA-Z0-9]+')"
-)), group='')),
-    case("ConfigMap: a key of dots", post(MAPS, config_map("q", **{"..": ""})), invalid('ConfigMap', 'q', ('data[..]', 'Invalid', 'Invalid value: "..": must not be \'..\''), group='')),
-    case("ConfigMap: an empty key", post(MAPS, config_map("q", **{"": ""})), invalid('ConfigMap', 'q', ('data[]', 'Invalid', (
-'Invalid value: "": a valid config key must consist of alphanumeric characters, \'-\', '
-"'_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for "
-"validation is '[-._a-zA-Z0-9]+')"
-)), group='')),
-    case("ConfigMap: a long key", post(MAPS, config_map("q", **{"x" * 254: ""})), invalid('ConfigMap', 'q', (('data[' + "x" * 254 + ']'), 'Invalid', ('Invalid value: "' + "x" * 254 + '": must be no more than 253 characters')), group='')),
-    case("ConfigMap: a key in both", post(MAPS, {**config_map("q", a="1"), "binaryData": {"a": encoded("1")}}), invalid('ConfigMap', 'q', ('data[a]', 'Invalid', 'Invalid value: "a": duplicate of key present in binaryData'), group='')),
-    case("ConfigMap: no base64", post(MAPS, {**config_map("q"), "binaryData": {"a": "?"}}), bad((
-'ConfigMap in version "v1" cannot be handled as a ConfigMap: illegal base64 data at '
-'input byte 0'
-))),
+    case(
+        "ConfigMap: a key with a slash",
+        post(MAPS, config_map("q", **{"a/b": ""})),
+        invalid(
+            "ConfigMap",
+            "q",
+            (
+                "data[a/b]",
+                "Invalid",
+                (
+                    'Invalid value: "a/b": a valid config key must consist of alphanumeric characters, '
+                    "'-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for "
+                    "validation is '[-._a-zA-Z0-9]+')"
+                ),
+            ),
+            group="",
+        ),
+    ),
+    case(
+        "ConfigMap: a key of dots",
+        post(MAPS, config_map("q", **{"..": ""})),
+        invalid("ConfigMap", "q", ("data[..]", "Invalid", "Invalid value: \"..\": must not be '..'"), group=""),
+    ),
+    case(
+        "ConfigMap: an empty key",
+        post(MAPS, config_map("q", **{"": ""})),
+        invalid(
+            "ConfigMap",
+            "q",
+            (
+                "data[]",
+                "Invalid",
+                (
+                    "Invalid value: \"\": a valid config key must consist of alphanumeric characters, '-', "
+                    "'_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for "
+                    "validation is '[-._a-zA-Z0-9]+')"
+                ),
+            ),
+            group="",
+        ),
+    ),
+    case(
+        "ConfigMap: a long key",
+        post(MAPS, config_map("q", **{"x" * 254: ""})),
+        invalid(
+            "ConfigMap",
+            "q",
+            (
+                ("data[" + "x" * 254 + "]"),
+                "Invalid",
+                ('Invalid value: "' + "x" * 254 + '": must be no more than 253 characters'),
+            ),
+            group="",
+        ),
+    ),
+    case(
+        "ConfigMap: a key in both",
+        post(MAPS, {**config_map("q", a="1"), "binaryData": {"a": encoded("1")}}),
+        invalid(
+            "ConfigMap",
+            "q",
+            ("data[a]", "Invalid", 'Invalid value: "a": duplicate of key present in binaryData'),
+            group="",
+        ),
+    ),
+    case(
+        "ConfigMap: no base64",
+        post(MAPS, {**config_map("q"), "binaryData": {"a": "?"}}),
+        bad(('ConfigMap in version "v1" cannot be handled as a ConfigMap: illegal base64 data at input byte 0')),
+    ),
     case("ConfigMap: null in data", post(MAPS + DRY, {**config_map("q"), "data": {"a": None}}), done(201)),
-    case("ConfigMap: immutable data", patch(maps(NS, "fixed"), {"data": {"a": "2"}}, MERGE), invalid('ConfigMap', 'fixed', ('data', 'Forbidden', 'Forbidden: field is immutable when `immutable` is set'), group='')),
-    case("ConfigMap: immutable for ever", patch(maps(NS, "fixed"), {"immutable": False}, MERGE), invalid('ConfigMap', 'fixed', ('immutable', 'Forbidden', 'Forbidden: field is immutable when `immutable` is set'), group='')),
-    case("ConfigMap: labels of an immutable one", patch(maps(NS, "fixed") + DRY, {"metadata": {"labels": {"a": "b"}}}, MERGE), done(200)),
-    case("Secret: no base64", post(SECRETS, secret("q", data={"a": "?"})), bad((
-'Secret in version "v1" cannot be handled as a Secret: illegal base64 data at input '
-'byte 0'
-))),
-    case("Secret: a number", post(SECRETS, secret("q", data={"a": 1})), bad((
-'Secret in version "v1" cannot be handled as a Secret: json: cannot unmarshal number '
-'into Go struct field Secret.data of type []uint8'
-))),
-    case("Secret: a bad key", post(SECRETS, secret("q", data={"a/b": ""})), invalid('Secret', 'q', ('data[a/b]', 'Invalid', (
-'Invalid value: "a/b": a valid config key must consist of alphanumeric characters, '
-"'-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for "
-"validation is '[-._a-zA-Z0-9]+')"
-)), group='')),
-    case("Secret: too large", post(SECRETS, secret("q", stringData={"a": "x" * 1050000})), invalid('Secret', 'q', ('data', 'TooLong', 'Too long: may not be more than 1048576 bytes'), group='')),
-    case("Secret: another type", patch(SECRETS + "/s", {"type": "example.com/x"}, MERGE), invalid('Secret', 's', ('type', 'Invalid', 'Invalid value: "example.com/x": field is immutable'), group='')),
-    case("Secret: immutable", patch(SECRETS + "/fixed", {"stringData": {"a": "2"}}, MERGE), invalid('Secret', 'fixed', ('data', 'Forbidden', 'Forbidden: field is immutable when `immutable` is set'), group='')),
-    case("Secret: basic auth without anything", post(SECRETS, secret("q", type="kubernetes.io/basic-auth")), invalid('Secret', 'q', ('data[username]', 'Required', 'Required value'), ('data[password]', 'Required', 'Required value'), group='')),
-    case("Secret: ssh without key", post(SECRETS, secret("q", type="kubernetes.io/ssh-auth")), invalid('Secret', 'q', ('data[ssh-privatekey]', 'Required', 'Required value'), group='')),
-    case("Secret: TLS without certificate", post(SECRETS, secret("q", type="kubernetes.io/tls", stringData={"tls.key": "x"})), invalid('Secret', 'q', ('data[tls.crt]', 'Required', 'Required value'), group='')),
-    case("Secret: docker configuration that is none", post(SECRETS, secret("q", type="kubernetes.io/dockerconfigjson", stringData={".dockerconfigjson": "x"})), invalid('Secret', 'q', ('data[.dockerconfigjson]', 'Invalid', (
-'Invalid value: "<secret contents redacted>": invalid character \'x\' looking for '
-'beginning of value'
-)), group='')),
-    case("Secret: docker configuration that is not there", post(SECRETS, secret("q", type="kubernetes.io/dockercfg")), invalid('Secret', 'q', ('data[.dockercfg]', 'Required', 'Required value'), group='')),
-    case("Secret: a token without account", post(SECRETS, secret("q", type="kubernetes.io/service-account-token")), invalid('Secret', 'q', ('metadata.annotations[kubernetes.io/service-account.name]', 'Required', 'Required value'), group='')),
-    case("Lease: a duration of zero", post(LEASES, lease("q", leaseDurationSeconds=0)), invalid('Lease', 'q', ('spec.leaseDurationSeconds', 'Invalid', 'Invalid value: 0: must be greater than 0'), group='coordination.k8s.io')),
-    case("Lease: negative transitions", post(LEASES, lease("q", leaseTransitions=-1)), invalid('Lease', 'q', ('spec.leaseTransitions', 'Invalid', 'Invalid value: -1: must be greater than or equal to 0'), group='coordination.k8s.io')),
-    case("Lease: a time that is none", post(LEASES, lease("q", renewTime="now")), bad((
-'Lease in version "v1" cannot be handled as a Lease: parsing time "now" as '
-'"2006-01-02T15:04:05.000000Z07:00": cannot parse "now" as "2006"'
-))),
-    case("Lease: a time without fraction", post(LEASES + DRY, lease("q", renewTime="2026-11-30T12:00:00Z")), bad((
-'Lease in version "v1" cannot be handled as a Lease: parsing time '
-'"2026-11-30T12:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as '
-'".000000"'
-))),
-    case("Lease: a number for the holder", post(LEASES, lease("q", holderIdentity=1)), bad((
-'Lease in version "v1" cannot be handled as a Lease: json: cannot unmarshal number '
-'into Go struct field LeaseSpec.spec.holderIdentity of type string'
-))),
+    case(
+        "ConfigMap: immutable data",
+        patch(maps(NS, "fixed"), {"data": {"a": "2"}}, MERGE),
+        invalid(
+            "ConfigMap",
+            "fixed",
+            ("data", "Forbidden", "Forbidden: field is immutable when `immutable` is set"),
+            group="",
+        ),
+    ),
+    case(
+        "ConfigMap: immutable for ever",
+        patch(maps(NS, "fixed"), {"immutable": False}, MERGE),
+        invalid(
+            "ConfigMap",
+            "fixed",
+            ("immutable", "Forbidden", "Forbidden: field is immutable when `immutable` is set"),
+            group="",
+        ),
+    ),
+    case(
+        "ConfigMap: labels of an immutable one",
+        patch(maps(NS, "fixed") + DRY, {"metadata": {"labels": {"a": "b"}}}, MERGE),
+        done(200),
+    ),
+    case(
+        "Secret: no base64",
+        post(SECRETS, secret("q", data={"a": "?"})),
+        bad(('Secret in version "v1" cannot be handled as a Secret: illegal base64 data at input byte 0')),
+    ),
+    case(
+        "Secret: a number",
+        post(SECRETS, secret("q", data={"a": 1})),
+        bad(
+            (
+                'Secret in version "v1" cannot be handled as a Secret: json: cannot unmarshal number '
+                "into Go struct field Secret.data of type []uint8"
+            )
+        ),
+    ),
+    case(
+        "Secret: a bad key",
+        post(SECRETS, secret("q", data={"a/b": ""})),
+        invalid(
+            "Secret",
+            "q",
+            (
+                "data[a/b]",
+                "Invalid",
+                (
+                    'Invalid value: "a/b": a valid config key must consist of alphanumeric characters, '
+                    "'-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for "
+                    "validation is '[-._a-zA-Z0-9]+')"
+                ),
+            ),
+            group="",
+        ),
+    ),
+    case(
+        "Secret: too large",
+        post(SECRETS, secret("q", stringData={"a": "x" * 1050000})),
+        invalid("Secret", "q", ("data", "TooLong", "Too long: may not be more than 1048576 bytes"), group=""),
+    ),
+    case(
+        "Secret: another type",
+        patch(SECRETS + "/s", {"type": "example.com/x"}, MERGE),
+        invalid("Secret", "s", ("type", "Invalid", 'Invalid value: "example.com/x": field is immutable'), group=""),
+    ),
+    case(
+        "Secret: immutable",
+        patch(SECRETS + "/fixed", {"stringData": {"a": "2"}}, MERGE),
+        invalid(
+            "Secret", "fixed", ("data", "Forbidden", "Forbidden: field is immutable when `immutable` is set"), group=""
+        ),
+    ),
+    case(
+        "Secret: basic auth without anything",
+        post(SECRETS, secret("q", type="kubernetes.io/basic-auth")),
+        invalid(
+            "Secret",
+            "q",
+            ("data[username]", "Required", "Required value"),
+            ("data[password]", "Required", "Required value"),
+            group="",
+        ),
+    ),
+    case(
+        "Secret: ssh without key",
+        post(SECRETS, secret("q", type="kubernetes.io/ssh-auth")),
+        invalid("Secret", "q", ("data[ssh-privatekey]", "Required", "Required value"), group=""),
+    ),
+    case(
+        "Secret: TLS without certificate",
+        post(SECRETS, secret("q", type="kubernetes.io/tls", stringData={"tls.key": "x"})),
+        invalid("Secret", "q", ("data[tls.crt]", "Required", "Required value"), group=""),
+    ),
+    case(
+        "Secret: docker configuration that is none",
+        post(SECRETS, secret("q", type="kubernetes.io/dockerconfigjson", stringData={".dockerconfigjson": "x"})),
+        invalid(
+            "Secret",
+            "q",
+            (
+                "data[.dockerconfigjson]",
+                "Invalid",
+                ("Invalid value: \"<secret contents redacted>\": invalid character 'x' looking for beginning of value"),
+            ),
+            group="",
+        ),
+    ),
+    case(
+        "Secret: docker configuration that is not there",
+        post(SECRETS, secret("q", type="kubernetes.io/dockercfg")),
+        invalid("Secret", "q", ("data[.dockercfg]", "Required", "Required value"), group=""),
+    ),
+    case(
+        "Secret: a token without account",
+        post(SECRETS, secret("q", type="kubernetes.io/service-account-token")),
+        invalid(
+            "Secret",
+            "q",
+            ("metadata.annotations[kubernetes.io/service-account.name]", "Required", "Required value"),
+            group="",
+        ),
+    ),
+    case(
+        "Lease: a duration of zero",
+        post(LEASES, lease("q", leaseDurationSeconds=0)),
+        invalid(
+            "Lease",
+            "q",
+            ("spec.leaseDurationSeconds", "Invalid", "Invalid value: 0: must be greater than 0"),
+            group="coordination.k8s.io",
+        ),
+    ),
+    case(
+        "Lease: negative transitions",
+        post(LEASES, lease("q", leaseTransitions=-1)),
+        invalid(
+            "Lease",
+            "q",
+            ("spec.leaseTransitions", "Invalid", "Invalid value: -1: must be greater than or equal to 0"),
+            group="coordination.k8s.io",
+        ),
+    ),
+    case(
+        "Lease: a time that is none",
+        post(LEASES, lease("q", renewTime="now")),
+        bad(
+            (
+                'Lease in version "v1" cannot be handled as a Lease: parsing time "now" as '
+                '"2006-01-02T15:04:05.000000Z07:00": cannot parse "now" as "2006"'
+            )
+        ),
+    ),
+    case(
+        "Lease: a time without fraction",
+        post(LEASES + DRY, lease("q", renewTime="2026-11-30T12:00:00Z")),
+        bad(
+            (
+                'Lease in version "v1" cannot be handled as a Lease: parsing time '
+                '"2026-11-30T12:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as '
+                '".000000"'
+            )
+        ),
+    ),
+    case(
+        "Lease: a number for the holder",
+        post(LEASES, lease("q", holderIdentity=1)),
+        bad(
+            (
+                'Lease in version "v1" cannot be handled as a Lease: json: cannot unmarshal number '
+                "into Go struct field LeaseSpec.spec.holderIdentity of type string"
+            )
+        ),
+    ),
     case("Lease: an empty holder", post(LEASES + DRY, lease("q", holderIdentity="")), done(201)),
     case("Lease: preferred holder without strategy", post(LEASES, lease("q", preferredHolder="x")), done(201)),
-    case("Event: another namespace", post(EVENTS, event("q", namespace="other")), invalid('Event', 'q', ('involvedObject.namespace', 'Invalid', 'Invalid value: "other": does not match event.namespace'), group='')),
-    case("Event: about nothing", post(EVENTS, event("q", involvedObject={})), invalid('Event', 'q', ('involvedObject.namespace', 'Invalid', 'Invalid value: "": does not match event.namespace'), group='')),
-    case("Event: about nothing in a namespace", post(EVENTS + DRY, event("q", involvedObject={"kind": "Namespace", "name": "x", "apiVersion": "v1"})), invalid('Event', 'q', ('involvedObject.namespace', 'Invalid', 'Invalid value: "": does not match event.namespace'), group='')),
+    case(
+        "Event: another namespace",
+        post(EVENTS, event("q", namespace="other")),
+        invalid(
+            "Event",
+            "q",
+            ("involvedObject.namespace", "Invalid", 'Invalid value: "other": does not match event.namespace'),
+            group="",
+        ),
+    ),
+    case(
+        "Event: about nothing",
+        post(EVENTS, event("q", involvedObject={})),
+        invalid(
+            "Event",
+            "q",
+            ("involvedObject.namespace", "Invalid", 'Invalid value: "": does not match event.namespace'),
+            group="",
+        ),
+    ),
+    case(
+        "Event: about nothing in a namespace",
+        post(EVENTS + DRY, event("q", involvedObject={"kind": "Namespace", "name": "x", "apiVersion": "v1"})),
+        invalid(
+            "Event",
+            "q",
+            ("involvedObject.namespace", "Invalid", 'Invalid value: "": does not match event.namespace'),
+            group="",
+        ),
+    ),
     case("Event: a type of one's own", post(EVENTS + DRY, event("q", type="Odd")), done(201)),
-    case("Event: a count of text", post(EVENTS, event("q", count="x")), bad((
-'Event in version "v1" cannot be handled as a Event: json: cannot unmarshal string '
-'into Go struct field Event.count of type int32'
-))),
-    case("Event: a time that is none", post(EVENTS, event("q", eventTime="now")), bad((
-'Event in version "v1" cannot be handled as a Event: parsing time "now" as '
-'"2006-01-02T15:04:05.000000Z07:00": cannot parse "now" as "2006"'
-))),
-    case("Event: with eventTime and without controller", post(EVENTS, event("q", eventTime=NOW)), invalid('Event', 'q', ('reportingComponent', 'Required', 'Required value'), ('reportingComponent', 'Invalid', 'Invalid value: "": name part must be non-empty'), ('reportingComponent', 'Invalid', (
-'Invalid value: "": name part must consist of alphanumeric characters, \'-\', \'_\' or '
-"'.', and must start and end with an alphanumeric character (e.g. 'MyName',  or "
-"'my.name',  or '123-abc', regex used for validation is "
-"'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)), ('reportingInstance', 'Required', 'Required value'), ('action', 'Required', 'Required value'), group='')),
-    case("Event, new: no time", post(NEW_EVENTS, {key: value for key, value in new_event("q").items() if key != "eventTime"}), invalid('Event', 'q', ('eventTime', 'Required', 'Required value'), group='')),
-    case("Event, new: no controller", post(NEW_EVENTS, new_event("q", reportingController="")), invalid('Event', 'q', ('reportingController', 'Required', 'Required value'), ('reportingController', 'Invalid', 'Invalid value: "": name part must be non-empty'), ('reportingController', 'Invalid', (
-'Invalid value: "": name part must consist of alphanumeric characters, \'-\', \'_\' or '
-"'.', and must start and end with an alphanumeric character (e.g. 'MyName',  or "
-"'my.name',  or '123-abc', regex used for validation is "
-"'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)), group='')),
-    case("Event, new: a controller that is no name", post(NEW_EVENTS, new_event("q", reportingController="a b")), invalid('Event', 'q', ('reportingController', 'Invalid', (
-'Invalid value: "a b": name part must consist of alphanumeric characters, \'-\', \'_\' or '
-"'.', and must start and end with an alphanumeric character (e.g. 'MyName',  or "
-"'my.name',  or '123-abc', regex used for validation is "
-"'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)), group='')),
-    case("Event, new: no instance", post(NEW_EVENTS, new_event("q", reportingInstance="")), invalid('Event', 'q', ('reportingInstance', 'Required', 'Required value'), group='')),
-    case("Event, new: no action", post(NEW_EVENTS, new_event("q", action="")), invalid('Event', 'q', ('action', 'Required', 'Required value'), group='')),
-    case("Event, new: a long action", post(NEW_EVENTS, new_event("q", action="x" * 129)), invalid('Event', 'q', ('action', 'Invalid', 'Invalid value: "": can have at most 128 characters'), group='')),
-    case("Event, new: no reason", post(NEW_EVENTS, new_event("q", reason="")), invalid('Event', 'q', ('reason', 'Required', 'Required value'), group='')),
-    case("Event, new: a long reason", post(NEW_EVENTS, new_event("q", reason="x" * 129)), invalid('Event', 'q', ('reason', 'Invalid', 'Invalid value: "": can have at most 128 characters'), group='')),
-    case("Event, new: a long note", post(NEW_EVENTS, new_event("q", note="x" * 1025)), invalid('Event', 'q', ('message', 'Invalid', 'Invalid value: "": can have at most 1024 characters'), group='')),
-    case("Event, new: a type of one's own", post(NEW_EVENTS, new_event("q", type="Odd")), invalid('Event', 'q', ('type', 'Invalid', 'Invalid value: "": has invalid value: Odd'), group='')),
-    case("Event, new: another namespace", post(NEW_EVENTS + DRY, new_event("q", regarding={"kind": "ConfigMap", "name": "m", "namespace": "other"})), done(201)),
-    case("Event, new: a series of one", post(NEW_EVENTS, new_event("q", series={"count": 1, "lastObservedTime": NOW})), invalid('Event', 'q', ('series.count', 'Invalid', 'Invalid value: "": should be at least 2'), group='')),
-    case("Event, new: a series without time", post(NEW_EVENTS, new_event("q", series={"count": 2})), invalid('Event', 'q', ('series.lastObservedTime', 'Required', 'Required value'), group='')),
-    case("Event, new: the old count", post(NEW_EVENTS, new_event("q", deprecatedCount=1)), invalid('Event', 'q', ('count', 'Invalid', 'Invalid value: "": needs to be unset'), group='')),
-    case("ServiceAccount: a capital", post(ACCOUNTS, {"metadata": {"name": "A"}}), invalid('ServiceAccount', 'A', ('metadata.name', 'Invalid', (
-'Invalid value: "A": a lowercase RFC 1123 subdomain must consist of lower case '
-"alphanumeric characters, '-' or '.', and must start and end with an alphanumeric "
-"character (e.g. 'example.com', regex used for validation is "
-"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)), group='')),
-    case("ServiceAccount: a number for secrets", post(ACCOUNTS, {"metadata": {"name": "q"}, "secrets": 1}), bad((
-'ServiceAccount in version "v1" cannot be handled as a ServiceAccount: json: cannot '
-'unmarshal number into Go struct field ServiceAccount.secrets of type '
-'[]v1.ObjectReference'
-))),
-    case("Namespace: there already", post("/api/v1/namespaces", {"metadata": {"name": "default"}}), refused(409, 'AlreadyExists', 'namespaces "default" already exists', name='default', kind='namespaces')),
-    case("Namespace: a bad name", post("/api/v1/namespaces", {"metadata": {"name": "A"}}), invalid('Namespace', 'A', ('metadata.name', 'Invalid', (
-'Invalid value: "A": a lowercase RFC 1123 label must consist of lower case '
-"alphanumeric characters or '-', and must start and end with an alphanumeric "
-"character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-"'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)), group='')),
-    case("Namespace: one that is protected", Asked("DELETE", "/api/v1/namespaces/default"), refused(403, 'Forbidden', 'namespaces "default" is forbidden: this namespace may not be deleted', name='default', kind='namespaces')),
-    case("Namespace: a bad finalizer", post("/api/v1/namespaces", {"metadata": {"name": "q"}, "spec": {"finalizers": ["x"]}}), invalid('Namespace', 'q', ('spec.finalizers', 'Invalid', (
-'Invalid value: "x": name is neither a standard finalizer name nor is it fully '
-'qualified'
-)), group='')),
-    case("a field that is not known", post(SECRETS + DRY, secret("q", dta={})), done(201, '299 - "unknown field \\"dta\\""')),
-    case("a Secret with a field that is not known, strictly", post(SECRETS + DRY + "&fieldValidation=Strict", secret("q", dta={})), bad((
-'Secret in version "v1" cannot be handled as a Secret: strict decoding error: unknown '
-'field "dta"'
-))),
-    case("a Lease with a field that is not known, strictly", post(LEASES + DRY + "&fieldValidation=Strict", lease("q", holder="x")), bad((
-'Lease in version "v1" cannot be handled as a Lease: strict decoding error: unknown '
-'field "spec.holder"'
-))),
+    case(
+        "Event: a count of text",
+        post(EVENTS, event("q", count="x")),
+        bad(
+            (
+                'Event in version "v1" cannot be handled as a Event: json: cannot unmarshal string '
+                "into Go struct field Event.count of type int32"
+            )
+        ),
+    ),
+    case(
+        "Event: a time that is none",
+        post(EVENTS, event("q", eventTime="now")),
+        bad(
+            (
+                'Event in version "v1" cannot be handled as a Event: parsing time "now" as '
+                '"2006-01-02T15:04:05.000000Z07:00": cannot parse "now" as "2006"'
+            )
+        ),
+    ),
+    case(
+        "Event: with eventTime and without controller",
+        post(EVENTS, event("q", eventTime=NOW)),
+        invalid(
+            "Event",
+            "q",
+            ("reportingComponent", "Required", "Required value"),
+            ("reportingComponent", "Invalid", 'Invalid value: "": name part must be non-empty'),
+            (
+                "reportingComponent",
+                "Invalid",
+                (
+                    "Invalid value: \"\": name part must consist of alphanumeric characters, '-', '_' or "
+                    "'.', and must start and end with an alphanumeric character (e.g. 'MyName',  or "
+                    "'my.name',  or '123-abc', regex used for validation is "
+                    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+                ),
+            ),
+            ("reportingInstance", "Required", "Required value"),
+            ("action", "Required", "Required value"),
+            group="",
+        ),
+    ),
+    case(
+        "Event, new: no time",
+        post(NEW_EVENTS, {key: value for key, value in new_event("q").items() if key != "eventTime"}),
+        invalid("Event", "q", ("eventTime", "Required", "Required value"), group=""),
+    ),
+    case(
+        "Event, new: no controller",
+        post(NEW_EVENTS, new_event("q", reportingController="")),
+        invalid(
+            "Event",
+            "q",
+            ("reportingController", "Required", "Required value"),
+            ("reportingController", "Invalid", 'Invalid value: "": name part must be non-empty'),
+            (
+                "reportingController",
+                "Invalid",
+                (
+                    "Invalid value: \"\": name part must consist of alphanumeric characters, '-', '_' or "
+                    "'.', and must start and end with an alphanumeric character (e.g. 'MyName',  or "
+                    "'my.name',  or '123-abc', regex used for validation is "
+                    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+                ),
+            ),
+            group="",
+        ),
+    ),
+    case(
+        "Event, new: a controller that is no name",
+        post(NEW_EVENTS, new_event("q", reportingController="a b")),
+        invalid(
+            "Event",
+            "q",
+            (
+                "reportingController",
+                "Invalid",
+                (
+                    "Invalid value: \"a b\": name part must consist of alphanumeric characters, '-', '_' or "
+                    "'.', and must start and end with an alphanumeric character (e.g. 'MyName',  or "
+                    "'my.name',  or '123-abc', regex used for validation is "
+                    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+                ),
+            ),
+            group="",
+        ),
+    ),
+    case(
+        "Event, new: no instance",
+        post(NEW_EVENTS, new_event("q", reportingInstance="")),
+        invalid("Event", "q", ("reportingInstance", "Required", "Required value"), group=""),
+    ),
+    case(
+        "Event, new: no action",
+        post(NEW_EVENTS, new_event("q", action="")),
+        invalid("Event", "q", ("action", "Required", "Required value"), group=""),
+    ),
+    case(
+        "Event, new: a long action",
+        post(NEW_EVENTS, new_event("q", action="x" * 129)),
+        invalid("Event", "q", ("action", "Invalid", 'Invalid value: "": can have at most 128 characters'), group=""),
+    ),
+    case(
+        "Event, new: no reason",
+        post(NEW_EVENTS, new_event("q", reason="")),
+        invalid("Event", "q", ("reason", "Required", "Required value"), group=""),
+    ),
+    case(
+        "Event, new: a long reason",
+        post(NEW_EVENTS, new_event("q", reason="x" * 129)),
+        invalid("Event", "q", ("reason", "Invalid", 'Invalid value: "": can have at most 128 characters'), group=""),
+    ),
+    case(
+        "Event, new: a long note",
+        post(NEW_EVENTS, new_event("q", note="x" * 1025)),
+        invalid("Event", "q", ("message", "Invalid", 'Invalid value: "": can have at most 1024 characters'), group=""),
+    ),
+    case(
+        "Event, new: a type of one's own",
+        post(NEW_EVENTS, new_event("q", type="Odd")),
+        invalid("Event", "q", ("type", "Invalid", 'Invalid value: "": has invalid value: Odd'), group=""),
+    ),
+    case(
+        "Event, new: another namespace",
+        post(NEW_EVENTS + DRY, new_event("q", regarding={"kind": "ConfigMap", "name": "m", "namespace": "other"})),
+        done(201),
+    ),
+    case(
+        "Event, new: a series of one",
+        post(NEW_EVENTS, new_event("q", series={"count": 1, "lastObservedTime": NOW})),
+        invalid("Event", "q", ("series.count", "Invalid", 'Invalid value: "": should be at least 2'), group=""),
+    ),
+    case(
+        "Event, new: a series without time",
+        post(NEW_EVENTS, new_event("q", series={"count": 2})),
+        invalid("Event", "q", ("series.lastObservedTime", "Required", "Required value"), group=""),
+    ),
+    case(
+        "Event, new: the old count",
+        post(NEW_EVENTS, new_event("q", deprecatedCount=1)),
+        invalid("Event", "q", ("count", "Invalid", 'Invalid value: "": needs to be unset'), group=""),
+    ),
+    case(
+        "ServiceAccount: a capital",
+        post(ACCOUNTS, {"metadata": {"name": "A"}}),
+        invalid(
+            "ServiceAccount",
+            "A",
+            (
+                "metadata.name",
+                "Invalid",
+                (
+                    'Invalid value: "A": a lowercase RFC 1123 subdomain must consist of lower case '
+                    "alphanumeric characters, '-' or '.', and must start and end with an alphanumeric "
+                    "character (e.g. 'example.com', regex used for validation is "
+                    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+                ),
+            ),
+            group="",
+        ),
+    ),
+    case(
+        "ServiceAccount: a number for secrets",
+        post(ACCOUNTS, {"metadata": {"name": "q"}, "secrets": 1}),
+        bad(
+            (
+                'ServiceAccount in version "v1" cannot be handled as a ServiceAccount: json: cannot '
+                "unmarshal number into Go struct field ServiceAccount.secrets of type "
+                "[]v1.ObjectReference"
+            )
+        ),
+    ),
+    case(
+        "Namespace: there already",
+        post("/api/v1/namespaces", {"metadata": {"name": "default"}}),
+        refused(409, "AlreadyExists", 'namespaces "default" already exists', name="default", kind="namespaces"),
+    ),
+    case(
+        "Namespace: a bad name",
+        post("/api/v1/namespaces", {"metadata": {"name": "A"}}),
+        invalid(
+            "Namespace",
+            "A",
+            (
+                "metadata.name",
+                "Invalid",
+                (
+                    'Invalid value: "A": a lowercase RFC 1123 label must consist of lower case '
+                    "alphanumeric characters or '-', and must start and end with an alphanumeric "
+                    "character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+                    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+                ),
+            ),
+            group="",
+        ),
+    ),
+    case(
+        "Namespace: one that is protected",
+        Asked("DELETE", "/api/v1/namespaces/default"),
+        refused(
+            403,
+            "Forbidden",
+            'namespaces "default" is forbidden: this namespace may not be deleted',
+            name="default",
+            kind="namespaces",
+        ),
+    ),
+    case(
+        "Namespace: a bad finalizer",
+        post("/api/v1/namespaces", {"metadata": {"name": "q"}, "spec": {"finalizers": ["x"]}}),
+        invalid(
+            "Namespace",
+            "q",
+            (
+                "spec.finalizers",
+                "Invalid",
+                ('Invalid value: "x": name is neither a standard finalizer name nor is it fully qualified'),
+            ),
+            group="",
+        ),
+    ),
+    case(
+        "a field that is not known",
+        post(SECRETS + DRY, secret("q", dta={})),
+        done(201, '299 - "unknown field \\"dta\\""'),
+    ),
+    case(
+        "a Secret with a field that is not known, strictly",
+        post(SECRETS + DRY + "&fieldValidation=Strict", secret("q", dta={})),
+        bad(('Secret in version "v1" cannot be handled as a Secret: strict decoding error: unknown field "dta"')),
+    ),
+    case(
+        "a Lease with a field that is not known, strictly",
+        post(LEASES + DRY + "&fieldValidation=Strict", lease("q", holder="x")),
+        bad(('Lease in version "v1" cannot be handled as a Lease: strict decoding error: unknown field "spec.holder"')),
+    ),
 ]
 
 
@@ -263,7 +643,15 @@ def test_finalize(server: Server) -> None:
     dying = server.send("DELETE", path).object
 
     through_main = server.patch(path, {"spec": {"finalizers": []}}).object
-    finalized = server.send("PUT", path + "/finalize", {**dying, "metadata": {**dying["metadata"], "resourceVersion": through_main["metadata"]["resourceVersion"]}, "spec": {"finalizers": []}})
+    finalized = server.send(
+        "PUT",
+        path + "/finalize",
+        {
+            **dying,
+            "metadata": {**dying["metadata"], "resourceVersion": through_main["metadata"]["resourceVersion"]},
+            "spec": {"finalizers": []},
+        },
+    )
 
     assert through_main["spec"] == {"finalizers": ["kubernetes"]}
     assert finalized.code == 200
@@ -288,10 +676,15 @@ def test_lease(server: Server, namespace: str) -> None:
     path = LEASES.replace(NS, namespace)
     spec = {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 2}
 
-    made = server.create(path, lease(**spec, acquireTime="2026-11-30T12:00:00.000000Z", renewTime="2026-11-30T12:00:00.500000+01:00"))
+    made = server.create(
+        path, lease(**spec, acquireTime="2026-11-30T12:00:00.000000Z", renewTime="2026-11-30T12:00:00.500000+01:00")
+    )
     exact = server.patch(path + "/l", {"spec": {"renewTime": NOW}}).object
 
-    assert made["spec"] == spec | {"acquireTime": "2026-11-30T12:00:00.000000Z", "renewTime": "2026-11-30T11:00:00.500000Z"}
+    assert made["spec"] == spec | {
+        "acquireTime": "2026-11-30T12:00:00.000000Z",
+        "renewTime": "2026-11-30T11:00:00.500000Z",
+    }
     assert exact["spec"]["renewTime"] == NOW
     assert "generation" not in exact["metadata"]
 
@@ -383,7 +776,9 @@ def test_service_account(server: Server, namespace: str) -> None:
         (ACCOUNTS, {"metadata": {"name": "a"}}, ["Name", "Secrets", "Age"], ["a", 0]),
     ],
 )
-def test_columns(server: Server, namespace: str, path: str, obj: JsonObject, columns: list[str], cells: list[object]) -> None:
+def test_columns(
+    server: Server, namespace: str, path: str, obj: JsonObject, columns: list[str], cells: list[object]
+) -> None:
     """What kubectl get shows."""
     made = server.create(path.replace(NS, namespace), obj)
 

@@ -19,12 +19,21 @@ pytestmark = EMBEDDED_ONLY
 def owner(obj: JsonObject, **more: Any) -> JsonObject:
     """Make a reference to *obj*."""
     metadata = obj["metadata"]
-    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": metadata["name"], "uid": metadata["uid"], **more}
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        **more,
+    }
 
 
 def owned(name: str, *owners: JsonObject, **metadata: Any) -> JsonObject:
     """Make a ConfigMap with these owners."""
-    return {**config_map(name), "metadata": {"name": name, "ownerReferences": [owner(each) for each in owners], **metadata}}
+    return {
+        **config_map(name),
+        "metadata": {"name": name, "ownerReferences": [owner(each) for each in owners], **metadata},
+    }
 
 
 def gone(server: Server, path: str) -> None:

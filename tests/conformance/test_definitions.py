@@ -1049,14 +1049,21 @@ def made(server: Server) -> Iterator[Made]:
 
 def conditions(live: JsonObject) -> dict[str, tuple[str, str, str]]:
     """Return the conditions in short."""
-    return {each["type"]: (each["status"], each["reason"], each["message"]) for each in live["status"]["conditions"] or ()}
+    return {
+        each["type"]: (each["status"], each["reason"], each["message"]) for each in live["status"]["conditions"] or ()
+    }
 
 
 def test_defaults_of_a_definition(made: Made) -> None:
     """What is left out is filled in: names, conversion, the plain answers of the status."""
     created = made.create(made.definition(schema={"type": "object"}))
 
-    assert created["spec"]["names"] == {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    assert created["spec"]["names"] == {
+        "plural": "things",
+        "singular": "thing",
+        "kind": "Thing",
+        "listKind": "ThingList",
+    }
     assert created["spec"]["conversion"] == {"strategy": "None"}
     assert created["metadata"]["generation"] == 1
     assert created["status"]["storedVersions"] == ["v1"]
@@ -1111,7 +1118,12 @@ def test_endpoints_come_and_go(made: Made, namespace: str) -> None:
     assert gone.body == b"404 page not found\n"
 
     made.install(made.definition())
-    assert eventually(lambda: answer if (answer := server.get(made.path(namespace=namespace))).code == 200 else None).json["items"] == []
+    assert (
+        eventually(lambda: answer if (answer := server.get(made.path(namespace=namespace))).code == 200 else None).json[
+            "items"
+        ]
+        == []
+    )
 
 
 def test_a_finalizer_outlives_the_definition(made: Made, namespace: str) -> None:
@@ -1125,7 +1137,9 @@ def test_a_finalizer_outlives_the_definition(made: Made, namespace: str) -> None
 
     server.send("DELETE", f"{CRDS}/things.{made.group}")
 
-    dying = eventually(lambda: got if "deletionTimestamp" in (got := server.get(f"{path}/t").object)["metadata"] else None)
+    dying = eventually(
+        lambda: got if "deletionTimestamp" in (got := server.get(f"{path}/t").object)["metadata"] else None
+    )
     assert dying["metadata"]["finalizers"] == ["example.com/held"]
     live = server.get(f"{CRDS}/things.{made.group}").object
     assert live["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
@@ -1177,7 +1191,9 @@ def test_a_schema_that_becomes_stricter(made: Made, namespace: str) -> None:
     server.patch(
         f"{CRDS}/things.{made.group}", {"spec": {"versions": made.definition(schema=new)["spec"]["versions"]}}
     ).object
-    eventually(lambda: server.send("POST", f"{path}?dryRun=All", made.thing("u", spec={"a": "long"})).code == 422 or None)
+    eventually(
+        lambda: server.send("POST", f"{path}?dryRun=All", made.thing("u", spec={"a": "long"})).code == 422 or None
+    )
 
     assert server.patch(f"{path}/t", {"spec": {"b": "y"}}).object["spec"] == {"a": "long", "b": "y"}
     refusal = server.patch(f"{path}/t", {"spec": {"a": "longer"}}).refusal
@@ -1195,7 +1211,9 @@ def test_two_versions(made: Made, namespace: str) -> None:
     made.install(first)
 
     created = server.create(made.path(version="v2", namespace=namespace), made.thing(version="v2", spec={"a": 1}))
-    read = eventually(lambda: got.json if (got := server.get(made.path(namespace=namespace) + "/t")).code == 200 else None)
+    read = eventually(
+        lambda: got.json if (got := server.get(made.path(namespace=namespace) + "/t")).code == 200 else None
+    )
 
     assert created["apiVersion"] == f"{made.group}/v2"
     assert read["apiVersion"] == f"{made.group}/v1"
@@ -1204,7 +1222,9 @@ def test_two_versions(made: Made, namespace: str) -> None:
     listed = server.get(made.path(version="v2", namespace=namespace)).object
     assert (listed["apiVersion"], listed["kind"]) == (f"{made.group}/v2", "ThingList")
     assert listed["items"][0]["apiVersion"] == f"{made.group}/v2"
-    group = eventually(lambda: got.json if len((got := server.get(f"/apis/{made.group}")).json["versions"]) == 2 else None)
+    group = eventually(
+        lambda: got.json if len((got := server.get(f"/apis/{made.group}")).json["versions"]) == 2 else None
+    )
     assert [version["version"] for version in group["versions"]] == ["v2", "v1"]
     assert group["preferredVersion"] == {"groupVersion": f"{made.group}/v2", "version": "v2"}
 
@@ -1226,7 +1246,11 @@ def test_scope_may_not_change(made: Made) -> None:
     refusal = made.server.patch(f"{CRDS}/things.{made.group}", {"spec": {"scope": "Cluster"}}).refusal
 
     assert refusal["details"]["causes"] == [
-        {"reason": "FieldValueInvalid", "message": 'Invalid value: "Cluster": field is immutable', "field": "spec.scope"}
+        {
+            "reason": "FieldValueInvalid",
+            "message": 'Invalid value: "Cluster": field is immutable',
+            "field": "spec.scope",
+        }
     ]
 
 

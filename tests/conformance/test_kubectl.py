@@ -132,11 +132,17 @@ def test_apply_several(run: Run, namespace: str) -> None:
 
 def test_apply_server_side(run: Run) -> None:
     """Conflicts are told with advice, and forced."""
-    assert out(run("apply", "--server-side", "-f", "-", stdin=widget(size=4))) == [f"widget.{GROUP}/w serverside-applied"]
-    assert out(run("apply", "--server-side", "-f", "-", stdin=widget(size=4))) == [f"widget.{GROUP}/w serverside-applied"]
+    assert out(run("apply", "--server-side", "-f", "-", stdin=widget(size=4))) == [
+        f"widget.{GROUP}/w serverside-applied"
+    ]
+    assert out(run("apply", "--server-side", "-f", "-", stdin=widget(size=4))) == [
+        f"widget.{GROUP}/w serverside-applied"
+    ]
 
     refused = run("apply", "--server-side", "--field-manager=other", "-f", "-", stdin=widget(size=5), ok=False)
-    forced = run("apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-", stdin=widget(size=5))
+    forced = run(
+        "apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-", stdin=widget(size=5)
+    )
 
     assert refused.err.startswith('error: Apply failed with 1 conflict: conflict with "kubectl": .spec.size\n')
     assert out(forced) == [f"widget.{GROUP}/w serverside-applied"]
@@ -152,8 +158,12 @@ def test_from_client_side_to_server_side(run: Run) -> None:
 
 def test_dry_runs(run: Run) -> None:
     """Nothing is stored."""
-    assert out(run("apply", "--dry-run=server", "-f", "-", stdin=widget())) == [f"widget.{GROUP}/w created (server dry run)"]
-    assert out(run("create", "--dry-run=server", "-f", "-", stdin=widget())) == [f"widget.{GROUP}/w created (server dry run)"]
+    assert out(run("apply", "--dry-run=server", "-f", "-", stdin=widget())) == [
+        f"widget.{GROUP}/w created (server dry run)"
+    ]
+    assert out(run("create", "--dry-run=server", "-f", "-", stdin=widget())) == [
+        f"widget.{GROUP}/w created (server dry run)"
+    ]
     assert run("get", "widgets").err.startswith("No resources found in ")
 
 
@@ -186,7 +196,7 @@ def test_get_in_pages(run: Run, server: Server, namespace: str) -> None:
 def test_get_nothing(run: Run, namespace: str) -> None:
     """What is not there, and what nobody has heard of."""
     assert run("get", "cm", "nope", ok=False).err == 'Error from server (NotFound): configmaps "nope" not found\n'
-    assert run("get", "nopes", ok=False).err == "error: the server doesn't have a resource type \"nopes\"\n"
+    assert run("get", "nopes", ok=False).err == 'error: the server doesn\'t have a resource type "nopes"\n'
     assert run("get", "cm").err == f"No resources found in {namespace} namespace.\n"
     assert out(run("get", "cm", "nope", "--ignore-not-found")) == []
 
@@ -307,19 +317,21 @@ def test_patch(run: Run) -> None:
     run("create", "-f", "-", stdin=widget(size=4))
     run("create", "configmap", "m")
 
-    assert out(run("patch", "widget", "w", "--type=merge", "-p", '{"spec":{"size":5}}')) == [f"widget.{GROUP}/w patched"]
+    assert out(run("patch", "widget", "w", "--type=merge", "-p", '{"spec":{"size":5}}')) == [
+        f"widget.{GROUP}/w patched"
+    ]
     assert out(run("patch", "widget", "w", "--type=merge", "-p", '{"spec":{"size":5}}')) == [
         f"widget.{GROUP}/w patched (no change)"
     ]
     operations = '[{"op":"replace","path":"/spec/size","value":6}]'
     assert out(run("patch", "widget", "w", "--type=json", "-p", operations)) == [f"widget.{GROUP}/w patched"]
     assert out(run("patch", "cm", "m", "-p", '{"data":{"a":"1"}}')) == ["configmap/m patched"]
-    assert out(run("patch", "widget", "w", "--subresource=status", "--type=merge", "-p", '{"status":{"phase":"x"}}')) == [
-        f"widget.{GROUP}/w patched"
-    ]
-    assert "application/strategic-merge-patch+json is not supported" in run("patch", "widget", "w", "-p", "{}", ok=False).err or (
-        "UnsupportedMediaType" in run("patch", "widget", "w", "-p", "{}", ok=False).err
-    )
+    assert out(
+        run("patch", "widget", "w", "--subresource=status", "--type=merge", "-p", '{"status":{"phase":"x"}}')
+    ) == [f"widget.{GROUP}/w patched"]
+    assert "application/strategic-merge-patch+json is not supported" in run(
+        "patch", "widget", "w", "-p", "{}", ok=False
+    ).err or ("UnsupportedMediaType" in run("patch", "widget", "w", "-p", "{}", ok=False).err)
     assert out(run("get", "widget", "w", "-o", "jsonpath={.spec.size}{.status.phase}")) == ["6x"]
 
 
@@ -408,7 +420,10 @@ def test_explain(run: Run) -> None:
     assert "What is wanted.\n" in lines
     assert "  size\t<integer>\n    How big it is.\n" in lines
     assert "FIELD: size <integer>\n\n\nDESCRIPTION:\n    How big it is.\n" in size
-    assert "    parts\t<[]Object>\n      amount\t<integer>\n      colour\t<string>\n      name\t<string> -required-\n" in tree
+    assert (
+        "    parts\t<[]Object>\n      amount\t<integer>\n      colour\t<string>\n      name\t<string> -required-\n"
+        in tree
+    )
     assert "FIELD: data <map[string]string>" in run("explain", "configmap.data").out
     assert "FIELD: renewTime <string>" in run("explain", "lease.spec.renewTime").out
     assert run("explain", "widget.spec.nope", ok=False).err == 'error: field "nope" does not exist\n'
@@ -417,7 +432,13 @@ def test_explain(run: Run) -> None:
 def test_events(run: Run, server: Server, namespace: str) -> None:
     """kubectl events: of all, and for one object."""
     made = server.create(maps(namespace), config_map())
-    about = {"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "namespace": namespace, "uid": made["metadata"]["uid"]}
+    about = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "m",
+        "namespace": namespace,
+        "uid": made["metadata"]["uid"],
+    }
     event = {
         "metadata": {"name": "e"},
         "eventTime": "2026-11-30T12:00:00.000000Z",
@@ -433,7 +454,11 @@ def test_events(run: Run, server: Server, namespace: str) -> None:
 
     for lines in (out(run("events")), out(run("events", "--for", "configmap/m")), out(run("get", "events"))):
         assert cells(lines[0])[:2] == ["LAST", "SEEN"]
-        assert cells(lines[1])[1:4] == ["Normal", "Tried", "ConfigMap/m"] or cells(lines[1])[1:4] == ["Normal", "Tried", "configmap/m"]
+        assert cells(lines[1])[1:4] == ["Normal", "Tried", "ConfigMap/m"] or cells(lines[1])[1:4] == [
+            "Normal",
+            "Tried",
+            "configmap/m",
+        ]
         assert lines[1].rstrip().endswith("for the suite")
 
 
@@ -446,7 +471,9 @@ def test_api_resources(run: Run) -> None:
         ["gadgets", f"{GROUP}/v1", "false", "Gadget"],
         ["widgets", "wd", f"{GROUP}/v1", "true", "Widget"],
     ]
-    assert "create,delete,deletecollection,get,list,patch,update,watch" in wide[1].replace(" ", "") or "watch" in wide[1]
+    assert (
+        "create,delete,deletecollection,get,list,patch,update,watch" in wide[1].replace(" ", "") or "watch" in wide[1]
+    )
     assert {f"{GROUP}/v1", "v1", "apiextensions.k8s.io/v1"} <= set(out(run("api-versions")))
     assert "configmaps" in {line.split()[0] for line in out(run("api-resources", "--namespaced=true"))[1:]}
 

@@ -46,7 +46,9 @@ async def test_custom_objects(api: Any, namespace: str) -> None:
         name="w", body={"status": {"phase": "x"}}, _content_type=MERGE, **here
     )
     listed = await objects.list_namespaced_custom_object(**here)
-    everywhere = await objects.list_cluster_custom_object(field_selector=f"metadata.namespace={namespace}", **OF_WIDGETS)
+    everywhere = await objects.list_cluster_custom_object(
+        field_selector=f"metadata.namespace={namespace}", **OF_WIDGETS
+    )
     deleted = await objects.delete_namespaced_custom_object(name="w", **here)
 
     assert [each["spec"]["size"] for each in (made, replaced)] == [4, 6]

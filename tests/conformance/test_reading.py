@@ -182,7 +182,9 @@ def test_continue_token(server: Server, labelled: str) -> None:
     assert refusal == bad("invalid continue token: continue key is not valid: ../x")
 
 
-@pytest.mark.parametrize("query", ["", "?resourceVersion=0", "?resourceVersion={now}", "?resourceVersion={now}&limit=1"])
+@pytest.mark.parametrize(
+    "query", ["", "?resourceVersion=0", "?resourceVersion={now}", "?resourceVersion={now}&limit=1"]
+)
 def test_versions_of_lists(server: Server, labelled: str, query: str) -> None:
     """Not older than asked for."""
     now = server.get(maps(labelled)).object["metadata"]["resourceVersion"]
@@ -272,7 +274,9 @@ def test_table(server: Server, labelled: str) -> None:
 
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert table["metadata"].keys() == {"resourceVersion"}
-    assert [(column["name"], column["type"], column["format"], column["priority"]) for column in table["columnDefinitions"]] == [
+    assert [
+        (column["name"], column["type"], column["format"], column["priority"]) for column in table["columnDefinitions"]
+    ] == [
         ("Name", "string", "name", 0),
         ("Size", "integer", "", 0),
         ("Phase", "string", "", 0),
@@ -317,7 +321,10 @@ def test_table_of_a_kind_without_columns(server: Server, namespace: str) -> None
     table = server.get(gadgets(name), accept=TABLE).object
 
     server.send("DELETE", gadgets(name)).object
-    assert [(column["name"], column["type"]) for column in table["columnDefinitions"]] == [("Name", "string"), ("Age", "date")]
+    assert [(column["name"], column["type"]) for column in table["columnDefinitions"]] == [
+        ("Name", "string"),
+        ("Age", "date"),
+    ]
     assert table["rows"][0]["cells"][0] == name
 
 
@@ -360,7 +367,10 @@ def test_forgotten_versions(server: Server, namespace: str) -> None:
     following = server.get(maps(namespace, query=f"?limit=1&continue={page['metadata']['continue']}")).json
     assert (following["code"], following["reason"]) == (410, "Expired")
     rest = server.get(maps(namespace, query=f"?limit=2&continue={following['metadata']['continue']}")).object
-    assert [(item["metadata"]["name"], item.get("data")) for item in rest["items"]] == [("b", None), ("c", {"n": "new"})]
+    assert [(item["metadata"]["name"], item.get("data")) for item in rest["items"]] == [
+        ("b", None),
+        ("c", {"n": "new"}),
+    ]
     assert following["message"] == (
         "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
         "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "

@@ -115,7 +115,9 @@ def test_initial_events(server: Server, namespace: str) -> None:
 
 def test_initial_events_of_nothing(server: Server, namespace: str) -> None:
     """Also an empty namespace is told to be complete."""
-    query = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=0"
+    query = (
+        "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=0"
+    )
 
     with server.watch(widgets(namespace, query=query)) as watch:
         bookmark = watch.event()
@@ -290,8 +292,18 @@ def test_tables(server: Server, namespace: str) -> None:
         server.patch(widgets(namespace, "a"), {"spec": {"size": 5}}).object
         second = watch.event()
 
-    assert (first["type"], first["object"]["kind"], first["object"]["apiVersion"]) == ("ADDED", "Table", "meta.k8s.io/v1")
-    assert [column["name"] for column in first["object"]["columnDefinitions"]] == ["Name", "Size", "Phase", "Mode", "Age"]
+    assert (first["type"], first["object"]["kind"], first["object"]["apiVersion"]) == (
+        "ADDED",
+        "Table",
+        "meta.k8s.io/v1",
+    )
+    assert [column["name"] for column in first["object"]["columnDefinitions"]] == [
+        "Name",
+        "Size",
+        "Phase",
+        "Mode",
+        "Age",
+    ]
     assert first["object"]["rows"][0]["cells"][:2] == ["a", 4]
     assert first["object"]["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
     assert second["type"] == "MODIFIED"

@@ -26,7 +26,9 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 def test_created(server: Server, namespace: str) -> None:
     """The server gives an identity, a version, a time and a generation; what was given is kept."""
-    made = server.create(widgets(namespace), widget("w", size=4, metadata={"labels": {"a": "b"}, "annotations": {"c": "d"}}))
+    made = server.create(
+        widgets(namespace), widget("w", size=4, metadata={"labels": {"a": "b"}, "annotations": {"c": "d"}})
+    )
 
     metadata = made.pop("metadata")
     assert made == {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "spec": {"size": 4, "mode": "safe"}}
@@ -48,7 +50,14 @@ def test_created_built_in(server: Server, namespace: str) -> None:
     made = server.create(maps(namespace), {"metadata": {"name": "m"}, "data": {"a": "1"}})
 
     assert (made["kind"], made["apiVersion"], made["data"]) == ("ConfigMap", "v1", {"a": "1"})
-    assert set(made["metadata"]) == {"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields"}
+    assert set(made["metadata"]) == {
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "managedFields",
+    }
 
 
 def test_what_a_client_may_not_set(server: Server, namespace: str) -> None:

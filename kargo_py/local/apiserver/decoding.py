@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from kargo_py.local.apiserver import objectmeta
+from kargo_py.local.apiserver import objectmeta, protobuf
 from kargo_py.local.apiserver.bodies import Document, Undecodable, decode_json, decode_yaml
 from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
 from kargo_py.local.apiserver.gotypes import Undecodable as Mistyped
@@ -28,8 +29,20 @@ def document(request: Request) -> Document:
         return decode_json(request.body)
     if media == "application/yaml":
         return decode_yaml(request.body)
+    if media == protobuf.MEDIA_TYPE:
+        with suppress(protobuf.Unsupported):
+            return _protobuf(request.body)
     accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
     raise unsupported_media_type(accepted)
+
+
+def _protobuf(body: bytes) -> Document:
+    try:
+        return Document(protobuf.decode(body))
+    except protobuf.MalformedObject as error:
+        raise Mistyped(str(error)) from error
+    except protobuf.Malformed as error:
+        raise Undecodable(str(error)) from error
 
 
 def unsupported_media_type(accepted: str) -> Failure:
@@ -45,6 +58,8 @@ def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]
         obj = _typed(found.value, request.body, kind)
     except Undecodable as error:
         raise _unrecognized(kind, str(error), request.body) from error
+    except Mistyped as error:
+        raise _unhandled(kind, str(error)) from error
     try:
         unknown = decode_fields(obj, kind)
     except Mistyped as error:
@@ -121,9 +136,8 @@ def _check_type(api_version: str, name: str, kind: Kind) -> None:
 
 
 def _unrecognized(kind: Kind, why: str, body: bytes) -> Failure:
-    prefix = (
-        "" if "Object 'Kind'" in why or why.startswith("yaml:") else "couldn't get version/kind; json parse error: "
-    )
+    is_json = not ("Object 'Kind'" in why or why.startswith("yaml:") or body.startswith(protobuf.MAGIC))
+    prefix = "couldn't get version/kind; json parse error: " if is_json and not why.startswith("provided data") else ""
     return bad_request(
         f"the object provided is unrecognized (must be of type {kind.kind}): {prefix}{why} ({summary(body)})"
     )
