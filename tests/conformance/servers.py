@@ -51,8 +51,7 @@ class Answer:
         assert isinstance(decoded, dict), decoded
         return decoded
 
-    @property
-    def object(self) -> JsonObject:
+    def ok(self) -> JsonObject:
         """The body of a request that must have succeeded."""
         assert self.code < 300, f"{self.code} {self.body.decode(errors='replace')}"
         return self.json
@@ -222,7 +221,7 @@ class Server:
                 each.endswith(f".{kind}") for each in described.json["components"]["schemas"]
             ):
                 return None
-            return self.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}").object
+            return self.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}").ok()
 
         return eventually(served)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-
-import pytest
+from typing import Any
 
 from tests.conformance.asking import refused
 from tests.conformance.definitions import GROUP, config_map, maps, widget, widgets
 from tests.conformance.servers import MERGE, JsonObject, Server
 
 
-def applied(server: Server, namespace: str, manager: str, *, force: bool = False, **spec: object) -> JsonObject:
+def applied(server: Server, namespace: str, manager: str, *, force: bool = False, **spec: Any) -> JsonObject:
     """Apply a Widget."""
-    return server.apply(widgets(namespace, "w"), widget("w", **spec), manager=manager, force=force).object
+    return server.apply(widgets(namespace, "w"), widget("w", **spec), manager=manager, force=force).ok()
 
 
 def owned(obj: JsonObject) -> dict[tuple[str, str, str], JsonObject]:
@@ -46,7 +45,7 @@ def test_creates(server: Server, namespace: str) -> None:
     """Applying what is not there creates it (201), with the applied fields owned."""
     answer = server.apply(widgets(namespace, "w"), widget("w", size=4, tags=["a"]), manager="ann")
 
-    made = answer.object
+    made = answer.ok()
     assert answer.code == 201
     assert made["spec"] == {"size": 4, "mode": "safe", "tags": ["a"]}
     (entry,) = made["metadata"]["managedFields"]
@@ -71,7 +70,7 @@ def test_yaml(server: Server, namespace: str) -> None:
     """The body is YAML; JSON is YAML."""
     text = f"apiVersion: {GROUP}/v1\nkind: Widget\nmetadata: {{name: w}}\nspec:\n  size: 4\n"
 
-    assert server.apply(widgets(namespace, "w"), text).object["spec"]["size"] == 4
+    assert server.apply(widgets(namespace, "w"), text).ok()["spec"]["size"] == 4
 
 
 def test_what_is_left_out_goes(server: Server, namespace: str) -> None:
@@ -96,7 +95,7 @@ def test_conflict(server: Server, namespace: str) -> None:
 
 def test_conflict_with_an_update(server: Server, namespace: str) -> None:
     """Who wrote by another verb owns what he wrote; the message says how and in which version."""
-    server.send("POST", widgets(namespace, query="?fieldManager=eve"), widget("w", size=4)).object
+    server.send("POST", widgets(namespace, query="?fieldManager=eve"), widget("w", size=4)).ok()
 
     refusal = server.apply(widgets(namespace, "w"), widget("w", size=5), manager="bob").refusal
 
@@ -190,9 +189,9 @@ def test_order_of_elements(server: Server, namespace: str) -> None:
 def test_updates_are_recorded(server: Server, namespace: str) -> None:
     """Other verbs own what they change, under the manager named or the user agent's first part."""
     path = widgets(namespace, "w")
-    server.send("POST", widgets(namespace), widget("w", size=4), user_agent="maker/1.2 (linux)").object
-    server.send("PATCH", path, {"spec": {"mode": "fast"}}, as_=MERGE, user_agent="changer").object
-    made = server.send("PATCH", path + "?fieldManager=named", {"spec": {"size": 5}}, as_=MERGE, user_agent="x/1").object
+    server.send("POST", widgets(namespace), widget("w", size=4), user_agent="maker/1.2 (linux)").ok()
+    server.send("PATCH", path, {"spec": {"mode": "fast"}}, as_=MERGE, user_agent="changer").ok()
+    made = server.send("PATCH", path + "?fieldManager=named", {"spec": {"size": 5}}, as_=MERGE, user_agent="x/1").ok()
 
     assert owned(made) == {
         ("maker", "Update", ""): {"f:spec": {}},
@@ -222,7 +221,7 @@ def test_metadata_is_recorded(server: Server, namespace: str) -> None:
             "f:spec": {".": {}, "f:mode": {}, "f:size": {}},
         }
     }
-    server.patch(widgets(namespace, "w"), {"metadata": {"finalizers": None}}).object
+    server.patch(widgets(namespace, "w"), {"metadata": {"finalizers": None}}).ok()
 
 
 def test_status_is_recorded_apart(server: Server, namespace: str) -> None:
@@ -237,7 +236,7 @@ def test_status_is_recorded_apart(server: Server, namespace: str) -> None:
         "metadata": {"name": "w"},
         "status": {"conditions": [condition]},
     }
-    made = server.apply(path + "/status", status, manager="ann").object
+    made = server.apply(path + "/status", status, manager="ann").ok()
 
     assert made["status"] == {"conditions": [condition]}
     assert owned(made) == {
@@ -248,14 +247,14 @@ def test_status_is_recorded_apart(server: Server, namespace: str) -> None:
     }
     again = applied(server, namespace, "ann", size=4)
     assert again == made
-    merged = server.send("PATCH", path + "/status?fieldManager=eve", {"status": {"phase": "x"}}, as_=MERGE).object
+    merged = server.send("PATCH", path + "/status?fieldManager=eve", {"status": {"phase": "x"}}, as_=MERGE).ok()
     assert owned(merged)[("eve", "Update", "status")] == {"f:status": {"f:phase": {}}}
 
 
 def test_status_applied_through_the_main_door(server: Server, namespace: str) -> None:
     """It is left alone and owned by nobody."""
     path = widgets(namespace, "w")
-    made = server.apply(path, widget("w", size=4, status={"phase": "x"}), manager="ann").object
+    made = server.apply(path, widget("w", size=4, status={"phase": "x"}), manager="ann").ok()
 
     assert "status" not in made
     assert owned(made) == {("ann", "Apply", ""): {"f:spec": {"f:size": {}}}}
@@ -266,7 +265,7 @@ def test_managed_fields_may_be_cleared(server: Server, namespace: str) -> None:
     path = widgets(namespace, "w")
     applied(server, namespace, "ann", size=4)
 
-    cleared = server.patch(path, {"metadata": {"managedFields": [{}]}}).object
+    cleared = server.patch(path, {"metadata": {"managedFields": [{}]}}).ok()
     made = server.apply(path, widget("w", size=5), manager="bob")
 
     assert "managedFields" not in cleared["metadata"]
@@ -276,11 +275,11 @@ def test_managed_fields_may_be_cleared(server: Server, namespace: str) -> None:
 def test_built_in(server: Server, namespace: str) -> None:
     """A ConfigMap's entries are owned one by one."""
     path = maps(namespace, "m")
-    server.apply(path, config_map("m", a="1", b="2"), manager="ann").object
+    server.apply(path, config_map("m", a="1", b="2"), manager="ann").ok()
 
     refusal = server.apply(path, config_map("m", a="3"), manager="bob").refusal
-    made = server.apply(path, config_map("m", c="3"), manager="bob").object
-    less = server.apply(path, config_map("m", b="2"), manager="ann").object
+    made = server.apply(path, config_map("m", c="3"), manager="bob").ok()
+    less = server.apply(path, config_map("m", b="2"), manager="ann").ok()
 
     assert refusal == conflicting(('"ann"', ".data.a"))
     assert made["data"] == {"a": "1", "b": "2", "c": "3"}
@@ -296,7 +295,7 @@ def test_an_update_takes_fields(server: Server, namespace: str) -> None:
     path = widgets(namespace, "w")
     applied(server, namespace, "ann", size=4, code="AB1")
 
-    made = server.send("PATCH", path + "?fieldManager=eve", {"spec": {"size": 5, "code": None}}, as_=MERGE).object
+    made = server.send("PATCH", path + "?fieldManager=eve", {"spec": {"size": 5, "code": None}}, as_=MERGE).ok()
 
     assert owned(made) == {("eve", "Update", ""): {"f:spec": {"f:size": {}}}}
     refusal = server.apply(path, widget("w", size=6), manager="eve").refusal

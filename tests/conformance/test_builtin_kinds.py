@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.asking import NS, UNCHECKED, Asked, bad, case, done, invalid, outcome, patch, post, put, refused
+from tests.conformance.asking import NS, Asked, bad, case, done, invalid, outcome, patch, post, refused
 from tests.conformance.definitions import config_map, maps
 from tests.conformance.servers import MERGE, JsonObject, Server, names
 
@@ -135,7 +135,7 @@ REFUSED = [
     case(
         "ConfigMap: no base64",
         post(MAPS, {**config_map("q"), "binaryData": {"a": "?"}}),
-        bad(('ConfigMap in version "v1" cannot be handled as a ConfigMap: illegal base64 data at input byte 0')),
+        bad('ConfigMap in version "v1" cannot be handled as a ConfigMap: illegal base64 data at input byte 0'),
     ),
     case("ConfigMap: null in data", post(MAPS + DRY, {**config_map("q"), "data": {"a": None}}), done(201)),
     case(
@@ -166,16 +166,14 @@ REFUSED = [
     case(
         "Secret: no base64",
         post(SECRETS, secret("q", data={"a": "?"})),
-        bad(('Secret in version "v1" cannot be handled as a Secret: illegal base64 data at input byte 0')),
+        bad('Secret in version "v1" cannot be handled as a Secret: illegal base64 data at input byte 0'),
     ),
     case(
         "Secret: a number",
         post(SECRETS, secret("q", data={"a": 1})),
         bad(
-            (
-                'Secret in version "v1" cannot be handled as a Secret: json: cannot unmarshal number '
-                "into Go struct field Secret.data of type []uint8"
-            )
+            'Secret in version "v1" cannot be handled as a Secret: json: cannot unmarshal number '
+            "into Go struct field Secret.data of type []uint8"
         ),
     ),
     case(
@@ -287,31 +285,25 @@ REFUSED = [
         "Lease: a time that is none",
         post(LEASES, lease("q", renewTime="now")),
         bad(
-            (
-                'Lease in version "v1" cannot be handled as a Lease: parsing time "now" as '
-                '"2006-01-02T15:04:05.000000Z07:00": cannot parse "now" as "2006"'
-            )
+            'Lease in version "v1" cannot be handled as a Lease: parsing time "now" as '
+            '"2006-01-02T15:04:05.000000Z07:00": cannot parse "now" as "2006"'
         ),
     ),
     case(
         "Lease: a time without fraction",
         post(LEASES + DRY, lease("q", renewTime="2026-11-30T12:00:00Z")),
         bad(
-            (
-                'Lease in version "v1" cannot be handled as a Lease: parsing time '
-                '"2026-11-30T12:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as '
-                '".000000"'
-            )
+            'Lease in version "v1" cannot be handled as a Lease: parsing time '
+            '"2026-11-30T12:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as '
+            '".000000"'
         ),
     ),
     case(
         "Lease: a number for the holder",
         post(LEASES, lease("q", holderIdentity=1)),
         bad(
-            (
-                'Lease in version "v1" cannot be handled as a Lease: json: cannot unmarshal number '
-                "into Go struct field LeaseSpec.spec.holderIdentity of type string"
-            )
+            'Lease in version "v1" cannot be handled as a Lease: json: cannot unmarshal number '
+            "into Go struct field LeaseSpec.spec.holderIdentity of type string"
         ),
     ),
     case("Lease: an empty holder", post(LEASES + DRY, lease("q", holderIdentity="")), done(201)),
@@ -351,20 +343,16 @@ REFUSED = [
         "Event: a count of text",
         post(EVENTS, event("q", count="x")),
         bad(
-            (
-                'Event in version "v1" cannot be handled as a Event: json: cannot unmarshal string '
-                "into Go struct field Event.count of type int32"
-            )
+            'Event in version "v1" cannot be handled as a Event: json: cannot unmarshal string '
+            "into Go struct field Event.count of type int32"
         ),
     ),
     case(
         "Event: a time that is none",
         post(EVENTS, event("q", eventTime="now")),
         bad(
-            (
-                'Event in version "v1" cannot be handled as a Event: parsing time "now" as '
-                '"2006-01-02T15:04:05.000000Z07:00": cannot parse "now" as "2006"'
-            )
+            'Event in version "v1" cannot be handled as a Event: parsing time "now" as '
+            '"2006-01-02T15:04:05.000000Z07:00": cannot parse "now" as "2006"'
         ),
     ),
     case(
@@ -513,11 +501,9 @@ REFUSED = [
         "ServiceAccount: a number for secrets",
         post(ACCOUNTS, {"metadata": {"name": "q"}, "secrets": 1}),
         bad(
-            (
-                'ServiceAccount in version "v1" cannot be handled as a ServiceAccount: json: cannot '
-                "unmarshal number into Go struct field ServiceAccount.secrets of type "
-                "[]v1.ObjectReference"
-            )
+            'ServiceAccount in version "v1" cannot be handled as a ServiceAccount: json: cannot '
+            "unmarshal number into Go struct field ServiceAccount.secrets of type "
+            "[]v1.ObjectReference"
         ),
     ),
     case(
@@ -577,12 +563,12 @@ REFUSED = [
     case(
         "a Secret with a field that is not known, strictly",
         post(SECRETS + DRY + "&fieldValidation=Strict", secret("q", dta={})),
-        bad(('Secret in version "v1" cannot be handled as a Secret: strict decoding error: unknown field "dta"')),
+        bad('Secret in version "v1" cannot be handled as a Secret: strict decoding error: unknown field "dta"'),
     ),
     case(
         "a Lease with a field that is not known, strictly",
         post(LEASES + DRY + "&fieldValidation=Strict", lease("q", holder="x")),
-        bad(('Lease in version "v1" cannot be handled as a Lease: strict decoding error: unknown field "spec.holder"')),
+        bad('Lease in version "v1" cannot be handled as a Lease: strict decoding error: unknown field "spec.holder"'),
     ),
 ]
 
@@ -595,7 +581,7 @@ def test_refused(server: Server, furnished: str, asked: Asked, expected: object)
 
 def test_namespace(server: Server, namespace: str) -> None:
     """It is active, held by a finalizer of its own, and labelled with its name."""
-    made = server.get(f"/api/v1/namespaces/{namespace}").object
+    made = server.get(f"/api/v1/namespaces/{namespace}").ok()
 
     assert made["spec"] == {"finalizers": ["kubernetes"]}
     assert made["status"] == {"phase": "Active"}
@@ -604,14 +590,14 @@ def test_namespace(server: Server, namespace: str) -> None:
 
 def test_first_namespaces(server: Server) -> None:
     """These are there from the beginning."""
-    assert {"default", "kube-system", "kube-public"} <= set(names(server.get("/api/v1/namespaces").object))
+    assert {"default", "kube-system", "kube-public"} <= set(names(server.get("/api/v1/namespaces").ok()))
 
 
 def test_namespace_that_is_deleted(server: Server, namespace: str) -> None:
     """It is terminating; nothing new comes into it; what is in it can still be changed."""
     server.create(maps(namespace), {"metadata": {"name": "held", "finalizers": ["example.com/a"]}})
 
-    deleted = server.send("DELETE", f"/api/v1/namespaces/{namespace}").object
+    deleted = server.send("DELETE", f"/api/v1/namespaces/{namespace}").ok()
 
     assert deleted["kind"] == "Namespace"
     assert deleted["status"]["phase"] == "Terminating"
@@ -620,7 +606,8 @@ def test_namespace_that_is_deleted(server: Server, namespace: str) -> None:
     assert answer.refusal == refused(
         403,
         "Forbidden",
-        f'configmaps "x" is forbidden: unable to create new content in namespace {namespace} because it is being terminated',
+        f'configmaps "x" is forbidden: unable to create new content in namespace {namespace} '
+        "because it is being terminated",
         name="x",
         kind="configmaps",
         causes=[
@@ -631,7 +618,7 @@ def test_namespace_that_is_deleted(server: Server, namespace: str) -> None:
             }
         ],
     )
-    assert server.patch(maps(namespace, "held"), {"data": {"a": "1"}}).object["data"] == {"a": "1"}
+    assert server.patch(maps(namespace, "held"), {"data": {"a": "1"}}).ok()["data"] == {"a": "1"}
     assert server.patch(maps(namespace, "held"), {"metadata": {"finalizers": None}}).code == 200
 
 
@@ -640,9 +627,9 @@ def test_finalize(server: Server) -> None:
     namespace = server.namespace()
     path = f"/api/v1/namespaces/{namespace}"
     server.create(maps(namespace), {"metadata": {"name": "held", "finalizers": ["example.com/a"]}})
-    dying = server.send("DELETE", path).object
+    dying = server.send("DELETE", path).ok()
 
-    through_main = server.patch(path, {"spec": {"finalizers": []}}).object
+    through_main = server.patch(path, {"spec": {"finalizers": []}}).ok()
     finalized = server.send(
         "PUT",
         path + "/finalize",
@@ -663,7 +650,7 @@ def test_secret(server: Server, namespace: str) -> None:
     path = SECRETS.replace(NS, namespace)
 
     made = server.create(path, secret(stringData={"a": "x", "b": "ü"}, data={"a": encoded("old"), "c": encoded("z")}))
-    changed = server.patch(path + "/s", {"stringData": {"a": "new"}}).object
+    changed = server.patch(path + "/s", {"stringData": {"a": "new"}}).ok()
 
     assert made["type"] == "Opaque"
     assert made["data"] == {"a": encoded("x"), "b": encoded("ü"), "c": encoded("z")}
@@ -674,12 +661,12 @@ def test_secret(server: Server, namespace: str) -> None:
 def test_lease(server: Server, namespace: str) -> None:
     """Times are kept to the microsecond, with six digits, in UTC."""
     path = LEASES.replace(NS, namespace)
-    spec = {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 2}
+    spec: JsonObject = {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 2}
 
     made = server.create(
         path, lease(**spec, acquireTime="2026-11-30T12:00:00.000000Z", renewTime="2026-11-30T12:00:00.500000+01:00")
     )
-    exact = server.patch(path + "/l", {"spec": {"renewTime": NOW}}).object
+    exact = server.patch(path + "/l", {"spec": {"renewTime": NOW}}).ok()
 
     assert made["spec"] == spec | {
         "acquireTime": "2026-11-30T12:00:00.000000Z",
@@ -702,7 +689,7 @@ def test_taking_a_lease(server: Server, namespace: str) -> None:
         'Operation cannot be fulfilled on leases.coordination.k8s.io "l": the object has been modified; '
         "please apply your changes to the latest version and try again"
     )
-    assert server.get(path + "/l").object["spec"] == {"holderIdentity": "one"}
+    assert server.get(path + "/l").ok()["spec"] == {"holderIdentity": "one"}
 
 
 def test_one_event_two_groups(server: Server, namespace: str) -> None:
@@ -712,7 +699,7 @@ def test_one_event_two_groups(server: Server, namespace: str) -> None:
     given["regarding"]["namespace"] = namespace
 
     made = server.create(new, given)
-    read = server.get(old + "/e").object
+    read = server.get(old + "/e").ok()
 
     assert (made["apiVersion"], read["apiVersion"]) == ("events.k8s.io/v1", "v1")
     assert read["metadata"]["uid"] == made["metadata"]["uid"]
@@ -732,7 +719,7 @@ def test_events_by_fields(server: Server, namespace: str) -> None:
         server.create(path, event(name, involvedObject=about, type="Warning" if name == "b" else "Normal"))
 
     def found(selector: str) -> list[str]:
-        return names(server.get(f"{path}?fieldSelector={selector}").object)
+        return names(server.get(f"{path}?fieldSelector={selector}").ok())
 
     assert found("involvedObject.kind%3DSecret") == ["b"]
     assert found("involvedObject.uid%3Duid-a,involvedObject.name%3Dm") == ["a"]
@@ -748,12 +735,12 @@ def test_secrets_by_type(server: Server, namespace: str) -> None:
     server.create(path, secret("a"))
     server.create(path, secret("b", type="example.com/x"))
 
-    assert names(server.get(path + "?fieldSelector=type%3DOpaque").object) == ["a"]
+    assert names(server.get(path + "?fieldSelector=type%3DOpaque").ok()) == ["a"]
 
 
 def test_namespaces_by_phase(server: Server, namespace: str) -> None:
     """Namespaces may be selected by their phase."""
-    listed = server.get(f"/api/v1/namespaces?fieldSelector=status.phase%3DActive,metadata.name%3D{namespace}").object
+    listed = server.get(f"/api/v1/namespaces?fieldSelector=status.phase%3DActive,metadata.name%3D{namespace}").ok()
 
     assert names(listed) == [namespace]
 
@@ -783,7 +770,7 @@ def test_columns(
     made = server.create(path.replace(NS, namespace), obj)
 
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    table = server.get(f"{path.replace(NS, namespace)}/{made['metadata']['name']}", accept=accept).object
+    table = server.get(f"{path.replace(NS, namespace)}/{made['metadata']['name']}", accept=accept).ok()
 
     assert [column["name"] for column in table["columnDefinitions"]] == columns
     assert table["rows"][0]["cells"][: len(cells)] == cells
@@ -796,8 +783,8 @@ def test_columns_of_namespaces_and_events(server: Server, namespace: str) -> Non
     given["involvedObject"]["namespace"] = namespace
     server.create(EVENTS.replace(NS, namespace), given)
 
-    spaces = server.get(f"/api/v1/namespaces/{namespace}", accept=accept).object
-    events = server.get(EVENTS.replace(NS, namespace), accept=accept).object
+    spaces = server.get(f"/api/v1/namespaces/{namespace}", accept=accept).ok()
+    events = server.get(EVENTS.replace(NS, namespace), accept=accept).ok()
 
     assert [column["name"] for column in spaces["columnDefinitions"]] == ["Name", "Status", "Age"]
     assert spaces["rows"][0]["cells"][:2] == [namespace, "Active"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.definitions import EMBEDDED_ONLY, GROUP, config_map, gadget, gadgets, maps, widget, widgets
+from tests.conformance.definitions import EMBEDDED_ONLY, config_map, gadget, gadgets, maps, widget, widgets
 from tests.conformance.servers import JsonObject, Server, eventually, names
 
 pytestmark = EMBEDDED_ONLY
@@ -48,10 +48,10 @@ def test_background(server: Server, namespace: str) -> None:
     server.create(maps(namespace), owned("grandchild", child))
     server.create(maps(namespace), config_map("stranger"))
 
-    server.send("DELETE", widgets(namespace, "w"), {"propagationPolicy": "Background"}).object
+    server.send("DELETE", widgets(namespace, "w"), {"propagationPolicy": "Background"}).ok()
 
     gone(server, maps(namespace, "grandchild"))
-    assert names(server.get(maps(namespace)).object) == ["stranger"]
+    assert names(server.get(maps(namespace)).ok()) == ["stranger"]
 
 
 def test_by_default(server: Server, namespace: str) -> None:
@@ -59,7 +59,7 @@ def test_by_default(server: Server, namespace: str) -> None:
     root = server.create(maps(namespace), config_map("root"))
     server.create(maps(namespace), owned("child", root))
 
-    server.send("DELETE", maps(namespace, "root")).object
+    server.send("DELETE", maps(namespace, "root")).ok()
 
     gone(server, maps(namespace, "child"))
 
@@ -71,10 +71,10 @@ def test_orphan(server: Server, namespace: str, options: JsonObject) -> None:
     other = server.create(maps(namespace), config_map("other"))
     server.create(maps(namespace), owned("child", root, other))
 
-    server.send("DELETE", widgets(namespace, "w"), options).object
+    server.send("DELETE", widgets(namespace, "w"), options).ok()
 
     gone(server, widgets(namespace, "w"))
-    child = server.get(maps(namespace, "child")).object
+    child = server.get(maps(namespace, "child")).ok()
     assert child["metadata"]["ownerReferences"] == [owner(other)]
 
 
@@ -84,20 +84,20 @@ def test_two_owners(server: Server, namespace: str) -> None:
     two = server.create(maps(namespace), config_map("two"))
     server.create(maps(namespace), owned("child", one, two))
 
-    server.send("DELETE", maps(namespace, "one")).object
+    server.send("DELETE", maps(namespace, "one")).ok()
 
     def references() -> bool | None:
-        return server.get(maps(namespace, "child")).object["metadata"]["ownerReferences"] == [owner(two)] or None
+        return server.get(maps(namespace, "child")).ok()["metadata"]["ownerReferences"] == [owner(two)] or None
 
     eventually(references)
-    server.send("DELETE", maps(namespace, "two")).object
+    server.send("DELETE", maps(namespace, "two")).ok()
     gone(server, maps(namespace, "child"))
 
 
 def test_an_owner_that_never_was(server: Server, namespace: str) -> None:
     """An object whose owner is not there is collected."""
     root = server.create(maps(namespace), config_map("root"))
-    server.send("DELETE", maps(namespace, "root")).object
+    server.send("DELETE", maps(namespace, "root")).ok()
 
     server.create(maps(namespace), owned("late", root))
 
@@ -108,7 +108,7 @@ def test_another_of_the_same_name(server: Server, namespace: str) -> None:
     """An owner is known by its uid: its successor owns nothing."""
     root = server.create(maps(namespace), config_map("root"))
     server.create(maps(namespace), owned("child", root))
-    server.send("DELETE", maps(namespace, "root")).object
+    server.send("DELETE", maps(namespace, "root")).ok()
     server.create(maps(namespace), config_map("root"))
 
     gone(server, maps(namespace, "child"))
@@ -120,7 +120,7 @@ def test_owner_outside_namespaces(server: Server, namespace: str) -> None:
     root = server.create(gadgets(), gadget(f"o-{namespace}"))
     server.create(maps(namespace), owned("child", root))
 
-    server.send("DELETE", gadgets(f"o-{namespace}")).object
+    server.send("DELETE", gadgets(f"o-{namespace}")).ok()
 
     gone(server, maps(namespace, "child"))
 
@@ -130,11 +130,11 @@ def test_finalizers_of_what_is_collected(server: Server, namespace: str) -> None
     root = server.create(maps(namespace), config_map("root"))
     server.create(maps(namespace), owned("child", root, finalizers=["example.com/a"]))
 
-    server.send("DELETE", maps(namespace, "root")).object
+    server.send("DELETE", maps(namespace, "root")).ok()
 
     child = maps(namespace, "child")
-    eventually(lambda: "deletionTimestamp" in server.get(child).object["metadata"] or None)
-    server.patch(child, {"metadata": {"finalizers": None}}).object
+    eventually(lambda: "deletionTimestamp" in server.get(child).ok()["metadata"] or None)
+    server.patch(child, {"metadata": {"finalizers": None}}).ok()
     gone(server, child)
 
 
@@ -142,10 +142,10 @@ def test_owner_with_finalizers(server: Server, namespace: str) -> None:
     """As long as the owner is dying it is there, and what it owns stays."""
     root = server.create(maps(namespace), {"metadata": {"name": "root", "finalizers": ["example.com/a"]}})
     server.create(maps(namespace), owned("child", root))
-    server.send("DELETE", maps(namespace, "root")).object
+    server.send("DELETE", maps(namespace, "root")).ok()
 
     assert server.get(maps(namespace, "child")).code == 200
-    server.patch(maps(namespace, "root"), {"metadata": {"finalizers": None}}).object
+    server.patch(maps(namespace, "root"), {"metadata": {"finalizers": None}}).ok()
     gone(server, maps(namespace, "child"))
 
 
@@ -154,25 +154,25 @@ def test_deleted_namespace(server: Server, namespace: str) -> None:
     server.create(maps(namespace), config_map())
     server.create(widgets(namespace), widget())
 
-    deleted = server.send("DELETE", f"/api/v1/namespaces/{namespace}").object
+    deleted = server.send("DELETE", f"/api/v1/namespaces/{namespace}").ok()
 
     assert deleted["status"]["phase"] == "Terminating"
     gone(server, f"/api/v1/namespaces/{namespace}")
-    assert server.get(maps(namespace)).object["items"] == []
-    assert server.get(widgets(namespace)).object["items"] == []
+    assert server.get(maps(namespace)).ok()["items"] == []
+    assert server.get(widgets(namespace)).ok()["items"] == []
     server.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-    assert server.get(maps(namespace)).object["items"] == []
+    assert server.get(maps(namespace)).ok()["items"] == []
 
 
 def test_namespace_that_is_held(server: Server, namespace: str) -> None:
     """One object that may not go keeps the namespace."""
     server.create(widgets(namespace), widget(metadata={"finalizers": ["example.com/a"]}))
-    server.send("DELETE", f"/api/v1/namespaces/{namespace}").object
+    server.send("DELETE", f"/api/v1/namespaces/{namespace}").ok()
 
     path = widgets(namespace, "w")
-    eventually(lambda: "deletionTimestamp" in server.get(path).object["metadata"] or None)
-    assert server.get(f"/api/v1/namespaces/{namespace}").object["status"]["phase"] == "Terminating"
-    server.patch(path, {"metadata": {"finalizers": None}}).object
+    eventually(lambda: "deletionTimestamp" in server.get(path).ok()["metadata"] or None)
+    assert server.get(f"/api/v1/namespaces/{namespace}").ok()["status"]["phase"] == "Terminating"
+    server.patch(path, {"metadata": {"finalizers": None}}).ok()
     gone(server, f"/api/v1/namespaces/{namespace}")
 
 
@@ -181,7 +181,7 @@ def test_watchers_see_it(server: Server, namespace: str) -> None:
     server.create(maps(namespace), config_map())
     with server.watch(maps(namespace, query="?watch=1")) as watch:
         added = watch.event()
-        server.send("DELETE", f"/api/v1/namespaces/{namespace}").object
+        server.send("DELETE", f"/api/v1/namespaces/{namespace}").ok()
         deleted = watch.event()
 
     assert [(event["type"], event["object"]["metadata"]["name"]) for event in (added, deleted)] == [

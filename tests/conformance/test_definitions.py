@@ -1095,7 +1095,7 @@ def test_names_of_another(made: Made) -> None:
     made.create(second)
 
     def judged() -> dict[str, tuple[str, str, str]] | None:
-        return conditions(made.server.get(f"{CRDS}/others.{made.group}").object) or None
+        return conditions(made.server.get(f"{CRDS}/others.{made.group}").ok()) or None
 
     assert eventually(judged) == {
         "NamesAccepted": ("False", "ListKindConflict", '"ThingList" is already in use'),
@@ -1110,7 +1110,7 @@ def test_endpoints_come_and_go(made: Made, namespace: str) -> None:
     made.install(made.definition())
     server.create(made.path(namespace=namespace), made.thing(spec={"a": 1}))
 
-    deleted = server.send("DELETE", f"{CRDS}/things.{made.group}").object
+    deleted = server.send("DELETE", f"{CRDS}/things.{made.group}").ok()
 
     assert deleted["kind"] in {"Status", "CustomResourceDefinition"}
     eventually(lambda: server.get(f"{CRDS}/things.{made.group}").code == 404 or None)
@@ -1138,10 +1138,10 @@ def test_a_finalizer_outlives_the_definition(made: Made, namespace: str) -> None
     server.send("DELETE", f"{CRDS}/things.{made.group}")
 
     dying = eventually(
-        lambda: got if "deletionTimestamp" in (got := server.get(f"{path}/t").object)["metadata"] else None
+        lambda: got if "deletionTimestamp" in (got := server.get(f"{path}/t").ok())["metadata"] else None
     )
     assert dying["metadata"]["finalizers"] == ["example.com/held"]
-    live = server.get(f"{CRDS}/things.{made.group}").object
+    live = server.get(f"{CRDS}/things.{made.group}").ok()
     assert live["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
     assert conditions(live)["Terminating"][0] == "True"
     assert server.send("POST", path, made.thing("u")).refusal == refused(
@@ -1152,14 +1152,17 @@ def test_a_finalizer_outlives_the_definition(made: Made, namespace: str) -> None
         group=made.group,
         kind="things",
     )
-    server.patch(f"{path}/t", {"metadata": {"finalizers": None}}).object
+    server.patch(f"{path}/t", {"metadata": {"finalizers": None}}).ok()
     eventually(lambda: server.get(f"{CRDS}/things.{made.group}").code == 404 or None)
 
 
 def test_a_default_that_comes_later(made: Made, namespace: str) -> None:
     """Objects that were stored before get it when they are read."""
     server = made.server
-    old = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
+    old: JsonObject = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"a": {"type": "integer"}}}},
+    }
     made.install(made.definition(schema=old))
     path = made.path(namespace=namespace)
     server.create(path, made.thing(spec={}))
@@ -1167,17 +1170,17 @@ def test_a_default_that_comes_later(made: Made, namespace: str) -> None:
     new = copy.deepcopy(old)
     new["properties"]["spec"]["properties"]["a"]["default"] = 7
     change = {"spec": {"versions": made.definition(schema=new)["spec"]["versions"]}}
-    changed = server.patch(f"{CRDS}/things.{made.group}", change).object
+    changed = server.patch(f"{CRDS}/things.{made.group}", change).ok()
 
     assert changed["metadata"]["generation"] == 2
-    eventually(lambda: server.get(f"{path}/t").object["spec"] == {"a": 7} or None)
-    assert server.get(path).object["items"][0]["spec"] == {"a": 7}
+    eventually(lambda: server.get(f"{path}/t").ok()["spec"] == {"a": 7} or None)
+    assert server.get(path).ok()["items"][0]["spec"] == {"a": 7}
 
 
 def test_a_schema_that_becomes_stricter(made: Made, namespace: str) -> None:
     """What was stored before may stay as it is: only a field that changes is judged."""
     server = made.server
-    old = {
+    old: JsonObject = {
         "type": "object",
         "properties": {
             "spec": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}},
@@ -1190,12 +1193,12 @@ def test_a_schema_that_becomes_stricter(made: Made, namespace: str) -> None:
     new["properties"]["spec"]["properties"]["a"]["maxLength"] = 2
     server.patch(
         f"{CRDS}/things.{made.group}", {"spec": {"versions": made.definition(schema=new)["spec"]["versions"]}}
-    ).object
+    ).ok()
     eventually(
         lambda: server.send("POST", f"{path}?dryRun=All", made.thing("u", spec={"a": "long"})).code == 422 or None
     )
 
-    assert server.patch(f"{path}/t", {"spec": {"b": "y"}}).object["spec"] == {"a": "long", "b": "y"}
+    assert server.patch(f"{path}/t", {"spec": {"b": "y"}}).ok()["spec"] == {"a": "long", "b": "y"}
     refusal = server.patch(f"{path}/t", {"spec": {"a": "longer"}}).refusal
     assert refusal["details"]["causes"] == [
         {"reason": "FieldValueTooLong", "message": "Too long: may not be more than 2 bytes", "field": "spec.a"}
@@ -1219,7 +1222,7 @@ def test_two_versions(made: Made, namespace: str) -> None:
     assert read["apiVersion"] == f"{made.group}/v1"
     assert (read["spec"], read["metadata"]["uid"]) == (created["spec"], created["metadata"]["uid"])
     assert server.get(made.path(version="v0", namespace=namespace)).code == 404
-    listed = server.get(made.path(version="v2", namespace=namespace)).object
+    listed = server.get(made.path(version="v2", namespace=namespace)).ok()
     assert (listed["apiVersion"], listed["kind"]) == (f"{made.group}/v2", "ThingList")
     assert listed["items"][0]["apiVersion"] == f"{made.group}/v2"
     group = eventually(
@@ -1263,7 +1266,7 @@ def test_no_status_subresource(made: Made, namespace: str) -> None:
 
     assert created["status"] == {"phase": "x"}
     assert made.server.get(f"{path}/t/status").refusal["code"] == 404
-    assert made.server.patch(f"{path}/t", {"status": {"phase": "y"}}).object["metadata"]["generation"] == 2
+    assert made.server.patch(f"{path}/t", {"status": {"phase": "y"}}).ok()["metadata"]["generation"] == 2
 
 
 def test_status_of_a_definition(made: Made) -> None:

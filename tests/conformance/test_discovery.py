@@ -15,14 +15,14 @@ VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update
 
 def test_versions(server: Server) -> None:
     """The core group has one version."""
-    document = server.get("/api").object
+    document = server.get("/api").ok()
 
     assert (document["kind"], document["versions"]) == ("APIVersions", ["v1"])
 
 
 def test_groups(server: Server) -> None:
     """All groups that are served, ours among them."""
-    document = server.get("/apis").object
+    document = server.get("/apis").ok()
 
     groups = {group["name"]: group for group in document["groups"]}
     assert (document["kind"], document["apiVersion"]) == ("APIGroupList", "v1")
@@ -34,7 +34,7 @@ def test_groups(server: Server) -> None:
 def test_group(server: Server) -> None:
     """One of them."""
     version = {"groupVersion": f"{GROUP}/v1", "version": "v1"}
-    assert server.get(f"/apis/{GROUP}").object == {
+    assert server.get(f"/apis/{GROUP}").ok() == {
         "kind": "APIGroup",
         "apiVersion": "v1",
         "name": GROUP,
@@ -45,7 +45,7 @@ def test_group(server: Server) -> None:
 
 def resources(server: Server, path: str) -> dict[str, JsonObject]:
     """Return the resources at *path* by name, without the hashes of the store."""
-    document = server.get(path).object
+    document = server.get(path).ok()
     assert document["kind"] == "APIResourceList"
     found = {resource["name"]: resource for resource in document["resources"]}
     for resource in found.values():
@@ -130,7 +130,7 @@ def test_other_resources(server: Server) -> None:
 
 def test_version(server: Server) -> None:
     """What kubectl version shows."""
-    version = server.get("/version").object
+    version = server.get("/version").ok()
 
     assert (version["major"], version["minor"]) == ("1", "34")
     assert version["gitVersion"].startswith("v1.34.")
@@ -146,7 +146,7 @@ def test_health(server: Server, path: str) -> None:
 
 def test_openapi_index(server: Server) -> None:
     """Each group and version has a document, under an address that changes with it."""
-    paths = server.get("/openapi/v3").object["paths"]
+    paths = server.get("/openapi/v3").ok()["paths"]
 
     for path in ("api/v1", f"apis/{GROUP}/v1", "apis/apiextensions.k8s.io/v1", "apis/coordination.k8s.io/v1"):
         url = paths[path]["serverRelativeURL"]
@@ -156,7 +156,7 @@ def test_openapi_index(server: Server) -> None:
 
 def test_openapi_of_custom_resources(server: Server) -> None:
     """The schema of the definition, with what kubectl needs to explain, validate and create."""
-    document = server.get(f"/openapi/v3/apis/{GROUP}/v1").object
+    document = server.get(f"/openapi/v3/apis/{GROUP}/v1").ok()
 
     assert document["openapi"] == "3.0.0"
     widget = document["components"]["schemas"]["com.example.conformance.v1.Widget"]
@@ -177,7 +177,7 @@ def test_openapi_of_custom_resources(server: Server) -> None:
 
 def test_openapi_of_built_in_kinds(server: Server) -> None:
     """Names and types of fields, and which kind a schema is of."""
-    schemas = server.get("/openapi/v3/api/v1").object["components"]["schemas"]
+    schemas = server.get("/openapi/v3/api/v1").ok()["components"]["schemas"]
 
     config_map = schemas["io.k8s.api.core.v1.ConfigMap"]
     assert config_map["x-kubernetes-group-version-kind"] == [{"group": "", "kind": "ConfigMap", "version": "v1"}]
@@ -200,13 +200,17 @@ def test_a_wrong_token(server: Server, path: str) -> None:
         ("/openapi/v3", 'forbidden: User "system:anonymous" cannot get path "/openapi/v3"'),
         (
             "/api/v1/namespaces",
-            'namespaces is forbidden: User "system:anonymous" cannot list resource "namespaces" in API group "" '
-            "at the cluster scope",
+            (
+                'namespaces is forbidden: User "system:anonymous" cannot list resource "namespaces" in API group "" '
+                "at the cluster scope"
+            ),
         ),
         (
             f"/apis/{GROUP}/v1/namespaces/x/widgets/w",
-            f'widgets.{GROUP} "w" is forbidden: User "system:anonymous" cannot get resource "widgets" in API group '
-            f'"{GROUP}" in the namespace "x"',
+            (
+                f'widgets.{GROUP} "w" is forbidden: User "system:anonymous" cannot get resource "widgets" in API group '
+                f'"{GROUP}" in the namespace "x"'
+            ),
         ),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from kubernetes_asyncio import client, config, dynamic, watch
 from kubernetes_asyncio.client import ApiException
 
-from tests.conformance.definitions import GROUP, config_map, widget
+from tests.conformance.definitions import GROUP, widget
 from tests.conformance.servers import Server
 
 pytestmark = pytest.mark.nonblocking_exempt(
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.nonblocking_exempt(
 )
 
 MERGE = "application/merge-patch+json"
-OF_WIDGETS = {"group": GROUP, "version": "v1", "plural": "widgets"}
+OF_WIDGETS: dict[str, Any] = {"group": GROUP, "version": "v1", "plural": "widgets"}
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def api(server: Server) -> AsyncIterator[Any]:
 
 async def test_custom_objects(api: Any, namespace: str) -> None:
     """Create, read, patch, replace, list, delete."""
-    objects = client.CustomObjectsApi(api)
+    objects: Any = client.CustomObjectsApi(api)  # its types do not know _content_type
     here = OF_WIDGETS | {"namespace": namespace}
 
     made = await objects.create_namespaced_custom_object(body=widget(size=4), **here)
@@ -59,7 +59,7 @@ async def test_custom_objects(api: Any, namespace: str) -> None:
 
 async def test_its_default_patch(api: Any, namespace: str) -> None:
     """A dict is sent as JSON patch unless it is told otherwise, and refused."""
-    objects = client.CustomObjectsApi(api)
+    objects: Any = client.CustomObjectsApi(api)  # its types do not know _content_type
     here = OF_WIDGETS | {"namespace": namespace}
     await objects.create_namespaced_custom_object(body=widget(), **here)
 
@@ -77,7 +77,7 @@ async def test_errors(api: Any, namespace: str) -> None:
         await core.read_namespaced_config_map("nope", namespace)
 
     assert (raised.value.status, raised.value.reason) == (404, "Not Found")
-    assert '"reason":"NotFound"' in raised.value.body
+    assert '"reason":"NotFound"' in (raised.value.body or "")
 
 
 async def test_typed(api: Any, namespace: str) -> None:
@@ -155,7 +155,7 @@ async def test_definitions(api: Any) -> None:
 
 async def test_watch(api: Any, namespace: str) -> None:
     """It says watch=True, and gets events."""
-    objects = client.CustomObjectsApi(api)
+    objects: Any = client.CustomObjectsApi(api)  # its types do not know _content_type
     here = OF_WIDGETS | {"namespace": namespace}
     await objects.create_namespaced_custom_object(body=widget(), **here)
     seen: list[tuple[str, str]] = []
@@ -176,7 +176,7 @@ async def test_watch(api: Any, namespace: str) -> None:
 async def test_typed_watch(api: Any, namespace: str) -> None:
     """The end of the time is the end of the stream."""
     core = client.CoreV1Api(api)
-    await core.create_namespaced_config_map(namespace, config_map())
+    await core.create_namespaced_config_map(namespace, client.V1ConfigMap(metadata=client.V1ObjectMeta(name="m")))
 
     async with watch.Watch() as watching:
         events = [

@@ -29,21 +29,19 @@ MALFORMED = [
         "no magic",
         post(MAPS, b"x", PROTOBUF),
         bad(
-            (
-                "the object provided is unrecognized (must be of type ConfigMap): provided data does "
-                "not appear to be a protobuf message, expected prefix [107 56 115 0] (78)"
-            )
+            "the object provided is unrecognized (must be of type ConfigMap): provided data does "
+            "not appear to be a protobuf message, expected prefix [107 56 115 0] (78)"
         ),
     ),
     case(
         "nothing more than magic",
         post(MAPS, b"k8s\x00", PROTOBUF),
-        bad(("the object provided is unrecognized (must be of type ConfigMap): empty body (6b387300)")),
+        bad("the object provided is unrecognized (must be of type ConfigMap): empty body (6b387300)"),
     ),
     case(
         "a broken envelope",
         post(MAPS, b"k8s\x00x", PROTOBUF),
-        bad(("the object provided is unrecognized (must be of type ConfigMap): unexpected EOF (6b38730078)")),
+        bad("the object provided is unrecognized (must be of type ConfigMap): unexpected EOF (6b38730078)"),
     ),
     case(
         "an object that is cut",
@@ -59,10 +57,8 @@ MALFORMED = [
         "another kind",
         post(MAPS, message("Secret", NAMED), PROTOBUF),
         bad(
-            (
-                'Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to '
-                "(core.ConfigMap): unknown conversion"
-            )
+            'Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to '
+            "(core.ConfigMap): unknown conversion"
         ),
     ),
 ]
@@ -82,9 +78,9 @@ def test_read(server: Server, namespace: str) -> None:
     content = (
         field(1, metadata + field(13, owner)) + field(2, entry) + field(3, field(1, b"bin") + field(2, b"\xff\x00"))
     )
-    made = server.send("POST", maps(namespace), message("ConfigMap", content + b"\x20\x00"), as_=PROTOBUF).object
+    made = server.send("POST", maps(namespace), message("ConfigMap", content + b"\x20\x00"), as_=PROTOBUF).ok()
 
-    server.patch(maps(namespace, "m"), {"metadata": {"finalizers": None}}).object
+    server.patch(maps(namespace, "m"), {"metadata": {"finalizers": None}}).ok()
     assert (made["data"], made["binaryData"], made["immutable"]) == ({"a": "b"}, {"bin": "/wA="}, False)
     told = made["metadata"]
     assert (told["labels"], told["annotations"], told["finalizers"]) == ({"a": "b"}, {"a": "b"}, ["example.com/x"])

@@ -23,13 +23,13 @@ def version(obj: JsonObject) -> str:
 def test_from_a_version(server: Server, namespace: str) -> None:
     """Everything after it, and nothing before."""
     server.create(maps(namespace), config_map("before"))
-    listed = server.get(maps(namespace)).object
+    listed = server.get(maps(namespace)).ok()
     made = server.create(maps(namespace), config_map("a", n="1"))
 
     with server.watch(maps(namespace, query=f"?watch=true&resourceVersion={version(listed)}")) as watch:
         assert (watch.code, watch.content_type) == (200, "application/json")
-        changed = server.patch(maps(namespace, "a"), {"data": {"n": "2"}}).object
-        server.send("DELETE", maps(namespace, "a")).object
+        changed = server.patch(maps(namespace, "a"), {"data": {"n": "2"}}).ok()
+        server.send("DELETE", maps(namespace, "a")).ok()
         events = watch.events(3)
 
     assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED"]
@@ -66,7 +66,7 @@ def test_spellings_of_watch(server: Server, namespace: str, spelling: str) -> No
 @pytest.mark.parametrize("spelling", ["0", "false", "False"])
 def test_no_watch(server: Server, namespace: str, spelling: str) -> None:
     """A list, then."""
-    assert server.get(maps(namespace, query=f"?watch={spelling}")).object["kind"] == "ConfigMapList"
+    assert server.get(maps(namespace, query=f"?watch={spelling}")).ok()["kind"] == "ConfigMapList"
 
 
 def test_old_paths(server: Server, namespace: str) -> None:
@@ -154,21 +154,21 @@ def test_last_bookmark(server: Server, namespace: str) -> None:
 
 def test_label_transitions(server: Server, namespace: str) -> None:
     """An object that comes to be selected is added, one that is no more is deleted; others are not heard of."""
-    listed = server.get(maps(namespace)).object
+    listed = server.get(maps(namespace)).ok()
     query = f"?watch=1&resourceVersion={version(listed)}&labelSelector=" + quote("tier=web")
     path = maps(namespace, "a")
 
     def label(tier: str | None) -> JsonObject:
-        return server.patch(path, {"metadata": {"labels": {"tier": tier}}}).object
+        return server.patch(path, {"metadata": {"labels": {"tier": tier}}}).ok()
 
     with server.watch(maps(namespace, query=query)) as watch:
         server.create(maps(namespace), config_map("a", n="1"))
         entered = label("web")
-        changed = server.patch(path, {"data": {"n": "2"}}).object
+        changed = server.patch(path, {"data": {"n": "2"}}).ok()
         left = label("db")
-        server.patch(path, {"data": {"n": "3"}}).object
+        server.patch(path, {"data": {"n": "3"}}).ok()
         again = label("web")
-        server.send("DELETE", path).object
+        server.send("DELETE", path).ok()
         events = watch.events(5)
 
     assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
@@ -180,7 +180,7 @@ def test_label_transitions(server: Server, namespace: str) -> None:
 
 def test_field_selection(server: Server, namespace: str) -> None:
     """One object by its name; and by a selectable field, with transitions."""
-    listed = server.get(widgets(namespace)).object
+    listed = server.get(widgets(namespace)).ok()
     begin = f"?watch=1&resourceVersion={version(listed)}&fieldSelector="
 
     with (
@@ -189,9 +189,9 @@ def test_field_selection(server: Server, namespace: str) -> None:
     ):
         server.create(widgets(namespace), widget("a"))
         server.create(widgets(namespace), widget("b"))
-        server.patch(widgets(namespace, "a"), {"spec": {"mode": "fast"}}).object
-        server.patch(widgets(namespace, "a"), {"spec": {"mode": "safe"}}).object
-        server.send("DELETE", widgets(namespace, "b")).object
+        server.patch(widgets(namespace, "a"), {"spec": {"mode": "fast"}}).ok()
+        server.patch(widgets(namespace, "a"), {"spec": {"mode": "safe"}}).ok()
+        server.send("DELETE", widgets(namespace, "b")).ok()
 
         assert [told(event) for event in one.events(2)] == [("ADDED", "b"), ("DELETED", "b")]
         assert [told(event) for event in fast.events(2)] == [("ADDED", "a"), ("DELETED", "a")]
@@ -208,13 +208,13 @@ def test_one_object(server: Server, namespace: str) -> None:
 
 def test_across_namespaces(server: Server, namespace: str) -> None:
     """One watch of all."""
-    listed = server.get(f"/apis/{GROUP}/v1/widgets?limit=1").object
+    listed = server.get(f"/apis/{GROUP}/v1/widgets?limit=1").ok()
     other = server.namespace()
 
     with server.watch(f"/apis/{GROUP}/v1/widgets?watch=1&resourceVersion={version(listed)}") as watch:
         server.create(widgets(namespace), widget("x1"))
         server.create(widgets(other), widget("x2"))
-        seen = []
+        seen: list[tuple[str, str]] = []
         while len(seen) < 2:
             event = watch.event()
             if event["object"]["metadata"]["namespace"] in {namespace, other}:
@@ -225,26 +225,26 @@ def test_across_namespaces(server: Server, namespace: str) -> None:
 
 def test_cluster_scoped(server: Server, namespace: str) -> None:
     """Objects outside namespaces are watched the same way."""
-    listed = server.get(gadgets()).object
+    listed = server.get(gadgets()).ok()
     selector = quote(f"metadata.name=w-{namespace}")
 
     with server.watch(gadgets(query=f"?watch=1&resourceVersion={version(listed)}&fieldSelector={selector}")) as watch:
         server.create(gadgets(), gadget(f"w-{namespace}"))
-        server.send("DELETE", gadgets(f"w-{namespace}")).object
+        server.send("DELETE", gadgets(f"w-{namespace}")).ok()
         assert [event["type"] for event in watch.events(2)] == ["ADDED", "DELETED"]
 
 
 def test_status_and_finalizers(server: Server, namespace: str) -> None:
     """Every write is an event; a deletion that waits is a change, and its end the deletion."""
-    listed = server.get(widgets(namespace)).object
+    listed = server.get(widgets(namespace)).ok()
     path = widgets(namespace, "w")
 
     with server.watch(widgets(namespace, query=f"?watch=1&resourceVersion={version(listed)}")) as watch:
         server.create(widgets(namespace), widget(metadata={"finalizers": ["example.com/a"]}))
-        server.patch(path + "/status", {"status": {"phase": "x"}}).object
-        server.patch(path, {"spec": {"size": 3}}).object  # nothing new
-        server.send("DELETE", path).object
-        server.patch(path, {"metadata": {"finalizers": None}}).object
+        server.patch(path + "/status", {"status": {"phase": "x"}}).ok()
+        server.patch(path, {"spec": {"size": 3}}).ok()  # nothing new
+        server.send("DELETE", path).ok()
+        server.patch(path, {"metadata": {"finalizers": None}}).ok()
         events = watch.events(4)
 
     assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
@@ -255,20 +255,20 @@ def test_status_and_finalizers(server: Server, namespace: str) -> None:
 
 def test_dry_runs_are_silent(server: Server, namespace: str) -> None:
     """Nothing happened, so nothing is told."""
-    listed = server.get(maps(namespace)).object
+    listed = server.get(maps(namespace)).ok()
 
     with server.watch(maps(namespace, query=f"?watch=1&resourceVersion={version(listed)}")) as watch:
-        server.send("POST", maps(namespace, query="?dryRun=All"), config_map("x")).object
+        server.send("POST", maps(namespace, query="?dryRun=All"), config_map("x")).ok()
         server.create(maps(namespace), config_map("y"))
         assert told(watch.event()) == ("ADDED", "y")
 
 
 def test_replay(server: Server, namespace: str) -> None:
     """Who comes later hears the same story from the same version."""
-    listed = server.get(maps(namespace)).object
+    listed = server.get(maps(namespace)).ok()
     server.create(maps(namespace), config_map("a"))
-    server.patch(maps(namespace, "a"), {"data": {"n": "2"}}).object
-    server.send("DELETE", maps(namespace, "a")).object
+    server.patch(maps(namespace, "a"), {"data": {"n": "2"}}).ok()
+    server.send("DELETE", maps(namespace, "a")).ok()
     server.create(maps(namespace), config_map("b"))
     path = maps(namespace, query=f"?watch=1&resourceVersion={version(listed)}")
 
@@ -289,7 +289,7 @@ def test_tables(server: Server, namespace: str) -> None:
 
     with server.watch(widgets(namespace, query="?watch=1"), Accept=TABLE) as watch:
         first = watch.event()
-        server.patch(widgets(namespace, "a"), {"spec": {"size": 5}}).object
+        server.patch(widgets(namespace, "a"), {"spec": {"size": 5}}).ok()
         second = watch.event()
 
     assert (first["type"], first["object"]["kind"], first["object"]["apiVersion"]) == (
@@ -339,7 +339,7 @@ def test_a_version_that_is_not_yet(server: Server, namespace: str) -> None:
 
 def test_many_watchers(server: Server, namespace: str) -> None:
     """Twenty see the same."""
-    listed = server.get(maps(namespace)).object
+    listed = server.get(maps(namespace)).ok()
     with contextlib.ExitStack() as stack:
         path = maps(namespace, query=f"?watch=1&resourceVersion={version(listed)}")
         watches = [stack.enter_context(server.watch(path)) for _ in range(20)]

@@ -9,7 +9,6 @@ import pytest
 
 from tests.conformance.asking import refused
 from tests.conformance.definitions import (
-    EMBEDDED_ONLY,
     GROUP,
     config_map,
     gadget,
@@ -18,7 +17,7 @@ from tests.conformance.definitions import (
     widget,
     widgets,
 )
-from tests.conformance.servers import JSON_PATCH, JsonObject, Server, eventually, names
+from tests.conformance.servers import JSON_PATCH, JsonObject, Server, names
 
 UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -98,7 +97,7 @@ def test_yaml(server: Server, namespace: str) -> None:
     created = server.send("POST", widgets(namespace), text, as_="application/yaml")
     read = server.get(widgets(namespace, "w"), accept="application/yaml")
 
-    assert created.object["spec"] == {"size": 4, "mode": "safe"}
+    assert created.ok()["spec"] == {"size": 4, "mode": "safe"}
     assert (read.code, read.headers["content-type"]) == (200, "application/yaml")
     assert read.body.startswith(f"apiVersion: {GROUP}/v1\nkind: Widget\nmetadata:\n  creationTimestamp: ".encode())
 
@@ -117,7 +116,7 @@ def test_generation(server: Server, namespace: str) -> None:
     server.create(widgets(namespace), widget())
 
     def generation(patch: JsonObject, part: str = "") -> int:
-        number: int = server.patch(path + part, patch).object["metadata"]["generation"]
+        number: int = server.patch(path + part, patch).ok()["metadata"]["generation"]
         return number
 
     assert generation({"spec": {"size": 4}}) == 2
@@ -134,10 +133,10 @@ def test_a_write_that_changes_nothing(server: Server, namespace: str) -> None:
     path = widgets(namespace, "w")
 
     same = [
-        server.send("PUT", path, created).object,
-        server.patch(path, {"spec": {"size": 4}}).object,
-        server.patch(path, [], as_=JSON_PATCH).object,
-        server.patch(path, [{"op": "replace", "path": "/spec/size", "value": 4}], as_=JSON_PATCH).object,
+        server.send("PUT", path, created).ok(),
+        server.patch(path, {"spec": {"size": 4}}).ok(),
+        server.patch(path, [], as_=JSON_PATCH).ok(),
+        server.patch(path, [{"op": "replace", "path": "/spec/size", "value": 4}], as_=JSON_PATCH).ok(),
     ]
 
     assert [each["metadata"]["resourceVersion"] for each in same] == [created["metadata"]["resourceVersion"]] * 4
@@ -149,25 +148,25 @@ def test_status_isolation(server: Server, namespace: str) -> None:
     created = server.create(widgets(namespace), widget(size=4, status={"phase": "mine"}))
     assert "status" not in created
 
-    through_main = server.patch(path, {"status": {"phase": "x"}}).object
+    through_main = server.patch(path, {"status": {"phase": "x"}}).ok()
     through_status = server.patch(
         path + "/status", {"status": {"phase": "y"}, "spec": {"size": 9}, "metadata": {"labels": {"a": "b"}}}
-    ).object
-    replaced = server.send("PUT", path, {**through_status, "status": {"phase": "z"}, "spec": {"size": 5}}).object
+    ).ok()
+    replaced = server.send("PUT", path, {**through_status, "status": {"phase": "z"}, "spec": {"size": 5}}).ok()
 
     assert "status" not in through_main
     assert through_main["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
     assert (through_status["status"], through_status["spec"]["size"]) == ({"phase": "y"}, 4)
     assert "labels" not in through_status["metadata"]
     assert (replaced["status"], replaced["spec"]["size"]) == ({"phase": "y"}, 5)
-    assert server.get(path + "/status").object == server.get(path).object
+    assert server.get(path + "/status").ok() == server.get(path).ok()
 
 
 def test_optimistic_concurrency(server: Server, namespace: str) -> None:
     """Who writes on what he has not seen is refused, by every verb that carries a version."""
     path = widgets(namespace, "w")
     first = server.create(widgets(namespace), widget())
-    server.patch(path, {"spec": {"size": 4}}).object
+    server.patch(path, {"spec": {"size": 4}}).ok()
     old = first["metadata"]["resourceVersion"]
     conflict = refused(
         409,
@@ -184,14 +183,14 @@ def test_optimistic_concurrency(server: Server, namespace: str) -> None:
     assert server.patch(path, {"metadata": {"resourceVersion": old}, "spec": {"size": 5}}).refusal == conflict
     applied = {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": {"resourceVersion": old}, "spec": {"size": 5}}
     assert server.apply(path, applied, force=True).refusal == conflict
-    assert server.get(path).object["spec"]["size"] == 4
+    assert server.get(path).ok()["spec"]["size"] == 4
 
 
 def test_unconditional_update(server: Server, namespace: str) -> None:
     """A built-in kind lets a PUT without a version pass; a custom one does not (test_bad_input)."""
     server.create(maps(namespace), config_map(a="1"))
 
-    updated = server.send("PUT", maps(namespace, "m"), config_map(b="2")).object
+    updated = server.send("PUT", maps(namespace, "m"), config_map(b="2")).ok()
 
     assert updated["data"] == {"b": "2"}
 
@@ -212,7 +211,7 @@ def test_json_patch_test(server: Server, namespace: str) -> None:
         "Invalid",
         "the server rejected our request due to an error in our request",
     )
-    assert server.patch(path, guarded(4), as_=JSON_PATCH).object["spec"]["size"] == 5
+    assert server.patch(path, guarded(4), as_=JSON_PATCH).ok()["spec"]["size"] == 5
 
 
 def test_uid_of_an_update(server: Server, namespace: str) -> None:
@@ -241,14 +240,14 @@ def test_deleted(server: Server, namespace: str) -> None:
     custom = server.send("DELETE", widgets(namespace, "w"))
     built_in = server.send("DELETE", maps(namespace, "m"))
 
-    assert custom.object == {
+    assert custom.ok() == {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
         "details": {"name": "w", "group": GROUP, "kind": "widgets", "uid": made["metadata"]["uid"]},
     }
-    assert built_in.object["details"].keys() == {"name", "kind", "uid"}
+    assert built_in.ok()["details"].keys() == {"name", "kind", "uid"}
     assert server.get(widgets(namespace, "w")).code == 404
     assert server.send("DELETE", widgets(namespace, "w")).code == 404
 
@@ -283,14 +282,14 @@ def test_finalizers(server: Server, namespace: str) -> None:
     made = server.create(widgets(namespace), widget(metadata={"finalizers": ["example.com/a", "example.com/b"]}))
 
     dying = server.send("DELETE", path)
-    again = server.send("DELETE", path).object
-    fewer = server.patch(path, {"metadata": {"finalizers": ["example.com/b"]}}).object
+    again = server.send("DELETE", path).ok()
+    fewer = server.patch(path, {"metadata": {"finalizers": ["example.com/b"]}}).ok()
     more = server.patch(path, {"metadata": {"finalizers": ["example.com/b", "example.com/c"]}})
-    changed = server.patch(path, {"spec": {"size": 9}}).object
-    last = server.patch(path, {"metadata": {"finalizers": []}}).object
+    changed = server.patch(path, {"spec": {"size": 9}}).ok()
+    last = server.patch(path, {"metadata": {"finalizers": []}}).ok()
 
     assert dying.code == 200
-    marked = dying.object["metadata"]
+    marked = dying.ok()["metadata"]
     assert TIME.fullmatch(marked["deletionTimestamp"])
     assert marked["deletionGracePeriodSeconds"] == 0
     assert marked["generation"] == made["metadata"]["generation"] + 1
@@ -317,7 +316,7 @@ def test_a_name_is_free_again(server: Server, namespace: str) -> None:
     server.send("DELETE", path)
 
     refusal = server.send("POST", widgets(namespace), widget()).refusal
-    server.patch(path, {"metadata": {"finalizers": None}}).object
+    server.patch(path, {"metadata": {"finalizers": None}}).ok()
     second = server.create(widgets(namespace), widget())
 
     assert refusal["reason"] == "AlreadyExists"
@@ -333,14 +332,14 @@ def test_delete_collection(server: Server, namespace: str) -> None:
     for name in "abc":
         server.create(maps(namespace), {"metadata": {"name": name, "labels": {"kind": "x" if name < "c" else "y"}}})
 
-    answer = server.send("DELETE", maps(namespace, query="?labelSelector=kind%3Dx")).object
+    answer = server.send("DELETE", maps(namespace, query="?labelSelector=kind%3Dx")).ok()
 
     assert (answer["kind"], answer["apiVersion"]) == ("ConfigMapList", "v1")
     assert names(answer) == ["a", "b"]
-    assert names(server.get(maps(namespace)).object) == ["c"]
-    assert names(server.send("DELETE", maps(namespace, query="?fieldSelector=metadata.name%3Dnope")).object) == []
-    server.send("DELETE", maps(namespace)).object
-    assert names(server.get(maps(namespace)).object) == []
+    assert names(server.get(maps(namespace)).ok()) == ["c"]
+    assert names(server.send("DELETE", maps(namespace, query="?fieldSelector=metadata.name%3Dnope")).ok()) == []
+    server.send("DELETE", maps(namespace)).ok()
+    assert names(server.get(maps(namespace)).ok()) == []
 
 
 def test_delete_collection_of_custom_resources(server: Server, namespace: str) -> None:
@@ -348,10 +347,10 @@ def test_delete_collection_of_custom_resources(server: Server, namespace: str) -
     server.create(widgets(namespace), widget("a"))
     server.create(widgets(namespace), widget("b", metadata={"finalizers": ["example.com/a"]}))
 
-    answer = server.send("DELETE", widgets(namespace)).object
+    answer = server.send("DELETE", widgets(namespace)).ok()
 
     assert (answer["kind"], names(answer)) == ("WidgetList", ["a", "b"])
-    left = server.get(widgets(namespace)).object["items"]
+    left = server.get(widgets(namespace)).ok()["items"]
     assert [(item["metadata"]["name"], "deletionTimestamp" in item["metadata"]) for item in left] == [("b", True)]
     server.patch(widgets(namespace, "b"), {"metadata": {"finalizers": None}})
 
@@ -363,9 +362,9 @@ def test_dry_run(server: Server, namespace: str) -> None:
     created = server.send("POST", widgets(namespace, query=dry), widget("x"))
     generated = server.send("POST", widgets(namespace, query=dry), {**widget(), "metadata": {"generateName": "g-"}})
     assert created.code == 201
-    assert created.object["metadata"]["generation"] == 1
-    assert "resourceVersion" not in created.object["metadata"]
-    assert re.fullmatch("g-[a-z0-9]{5}", generated.object["metadata"]["name"])
+    assert created.ok()["metadata"]["generation"] == 1
+    assert "resourceVersion" not in created.ok()["metadata"]
+    assert re.fullmatch("g-[a-z0-9]{5}", generated.ok()["metadata"]["name"])
     assert server.get(widgets(namespace, "x")).code == 404
 
     made = server.create(widgets(namespace), widget(size=4))
@@ -374,18 +373,18 @@ def test_dry_run(server: Server, namespace: str) -> None:
     applied = server.apply(path + dry, {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "spec": {"size": 7}}, force=True)
     status = server.patch(path + "/status" + dry, {"status": {"phase": "x"}})
     new = server.apply(widgets(namespace, "new") + dry, widget("new"))
-    assert [each.object["spec"]["size"] for each in (put, patched, applied)] == [5, 6, 7]
-    assert put.object["metadata"]["generation"] == 2
-    assert put.object["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
-    assert status.object["status"] == {"phase": "x"}
+    assert [each.ok()["spec"]["size"] for each in (put, patched, applied)] == [5, 6, 7]
+    assert put.ok()["metadata"]["generation"] == 2
+    assert put.ok()["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    assert status.ok()["status"] == {"phase": "x"}
     assert new.code == 201
     deleted = server.send("DELETE", path + dry)
     in_body = server.send("DELETE", path, {"dryRun": ["All"]})
     collection = server.send("DELETE", widgets(namespace, query=dry))
-    assert (deleted.object["status"], in_body.object["status"]) == ("Success", "Success")
-    assert names(collection.object) == ["w"]
+    assert (deleted.ok()["status"], in_body.ok()["status"]) == ("Success", "Success")
+    assert names(collection.ok()) == ["w"]
 
-    assert server.get(widgets(namespace)).object["items"] == [made]
+    assert server.get(widgets(namespace)).ok()["items"] == [made]
 
 
 def test_dry_run_is_refused_as_the_real_run_is(server: Server, namespace: str) -> None:
@@ -408,15 +407,15 @@ def test_cluster_scoped(server: Server, namespace: str) -> None:
 
     assert "namespace" not in made["metadata"]
     assert made["anything"] == [1]
-    assert server.get(gadgets(name)).object == made
-    server.send("DELETE", gadgets(name)).object
+    assert server.get(gadgets(name)).ok() == made
+    server.send("DELETE", gadgets(name)).ok()
 
 
 def test_large(server: Server, namespace: str) -> None:
     """An object of 900 KB is no trouble."""
     made = server.create(maps(namespace), config_map(a="x" * 900_000))
 
-    assert server.get(maps(namespace, "m")).object == made
+    assert server.get(maps(namespace, "m")).ok() == made
 
 
 def test_numbers(server: Server, namespace: str) -> None:
@@ -444,4 +443,4 @@ def test_text(server: Server, namespace: str) -> None:
 
     made = server.create(maps(namespace), config_map(**values))
 
-    assert server.get(maps(namespace, "m")).object["data"] == made["data"] == values
+    assert server.get(maps(namespace, "m")).ok()["data"] == made["data"] == values
