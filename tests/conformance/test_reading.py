@@ -373,9 +373,10 @@ def test_forgotten_versions(server: Server, namespace: str) -> None:
     ]
     assert following["message"] == (
         "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
-        "results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
-        "deleted between the time the first chunk was returned and now may show up in the list."
+        "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
+        "the results. Continuing with the provided token results in an inconsistent list - objects that were "
+        "created, modified, or deleted between the time the first chunk was returned and now may show up in the "
+        "list."
     )
     exact = server.get(maps(namespace, query=f"?resourceVersion={then}&resourceVersionMatch=Exact")).refusal
     assert (exact["code"], exact["reason"]) == (410, "Expired")
