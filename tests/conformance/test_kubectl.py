@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import yaml
 
 from tests.conformance.definitions import GROUP, config_map, maps, widget, widgets
-from tests.conformance.servers import Finished, Server
+from tests.conformance.servers import SECONDS, Finished, Server
 
 pytestmark = pytest.mark.usefixtures("kubectl")
 
@@ -204,14 +205,17 @@ def test_get_nothing(run: Run, namespace: str) -> None:
 
 @contextlib.contextmanager
 def running(server: Server, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run kubectl until the block is left."""
+    """Run kubectl until the block is left, or has lasted for long: then its output is at its end."""
     process = subprocess.Popen(
         server.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=server.environment
     )
+    late = threading.Timer(SECONDS, process.kill)
     with process:
+        late.start()
         try:
             yield process
         finally:
+            late.cancel()
             process.kill()
 
 
@@ -232,10 +236,13 @@ def test_get_watch(server: Server, namespace: str) -> None:
 
 
 def test_get_watch_events(server: Server, namespace: str) -> None:
-    """Of one object, with the sort of each event."""
-    server.create(maps(namespace), config_map())
+    """Of some objects, with the sort of each event."""
+    labelled = {**config_map(), "metadata": {"name": "m", "labels": {"a": "b"}}}
+    server.create(maps(namespace), labelled)
+    server.create(maps(namespace), config_map("other"))
 
-    with running(server, "-n", namespace, "get", "cm", "m", "-w", "--output-watch-events") as process:
+    # Not of one object by name: that watch begins after the first line, and does not tell of a deletion before it.
+    with running(server, "-n", namespace, "get", "cm", "-l", "a=b", "-w", "--output-watch-events") as process:
         assert process.stdout
         lines = [process.stdout.readline() for _ in range(2)]
         server.send("DELETE", maps(namespace, "m")).ok()
