@@ -307,7 +307,7 @@ REFUSED = [
         ),
     ),
     case("Lease: an empty holder", post(LEASES + DRY, lease("q", holderIdentity="")), done(201)),
-    case("Lease: preferred holder without strategy", post(LEASES, lease("q", preferredHolder="x")), done(201)),
+    case("Lease: preferred holder without strategy", post(LEASES + DRY, lease("q", preferredHolder="x")), done(201)),
     case(
         "Event: another namespace",
         post(EVENTS, event("q", namespace="other")),

@@ -559,7 +559,7 @@ METADATA = [
             group="",
         ),
     ),
-    case("a bad prefix", post(MAPS, {"metadata": {"name": "a", "generateName": "A-"}}), done(201)),
+    case("a bad prefix", post(MAPS + DRY, {"metadata": {"name": "a", "generateName": "A-"}}), done(201)),
     case(
         "a bad label",
         post(MAPS, {"metadata": {"name": "q", "labels": {"a b": "c"}}}),
