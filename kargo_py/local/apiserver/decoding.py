@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kargo_py.local.apiserver import objectmeta, protobuf
-from kargo_py.local.apiserver.bodies import BadNumber, Document, Undecodable, decode_json, decode_yaml
+from kargo_py.local.apiserver.bodies import BadJson, BadNumber, Document, Undecodable, decode_json, decode_yaml
 from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
 from kargo_py.local.apiserver.gotypes import Struct, Undecodable as Mistyped
 from kargo_py.local.apiserver.kinds import Kind
@@ -102,13 +102,13 @@ def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
         value = {}
     if value is not None and not isinstance(value, dict):
         name = {bool: "bool", str: "string", list: "array"}.get(type(value), "number")
-        raise Undecodable(f"json: cannot unmarshal {name} into Go value of type {TYPE_META}")
+        raise BadJson(f"json: cannot unmarshal {name} into Go value of type {TYPE_META}")
     given = value or {}
     for field in ("apiVersion", "kind"):
         if not isinstance(given.get(field, ""), str):
             name = {bool: "bool", list: "array", dict: "object", type(None): "null"}.get(type(given[field]), "number")
             if given[field] is not None:
-                raise Undecodable(f"json: cannot unmarshal {name} into Go struct field .{field} of type string")
+                raise BadJson(f"json: cannot unmarshal {name} into Go struct field .{field} of type string")
             del given[field]
     api_version, name = given.get("apiVersion", ""), given.get("kind", "")
     if kind.custom:
@@ -142,12 +142,7 @@ def _check_type(api_version: str, name: str, kind: Kind) -> None:
 
 
 def _unrecognized(kind: Kind, why: str, body: bytes) -> Failure:
-    prefix = (
-        "" if "Object 'Kind'" in why or why.startswith("yaml:") else "couldn't get version/kind; json parse error: "
-    )
-    return bad_request(
-        f"the object provided is unrecognized (must be of type {kind.kind}): {prefix}{why} ({summary(body)})"
-    )
+    return bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): {why} ({summary(body)})")
 
 
 def _unhandled(kind: Kind, why: str) -> Failure:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kargo_py.local.apiserver.bodies import Document, Undecodable, decode_json, decode_yaml
+from kargo_py.local.apiserver.bodies import BadJson, Document, Undecodable, decode_json, decode_yaml
 from kargo_py.local.apiserver.decoding import decode_fields, media_type, unsupported_media_type
 from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
 from kargo_py.local.apiserver.gotypes import Undecodable as Mistyped
@@ -57,15 +57,19 @@ def _patch_body(request: Request) -> tuple[Any, tuple[str, ...]]:
     try:
         found = decode_json(request.body)
     except Undecodable as error:
-        raise bad_request(f"error decoding patch: {error}") from error
+        raise bad_request(f"error decoding patch: {_why(error)}") from error
     return found.value, found.twice
+
+
+def _why(error: Undecodable) -> str:
+    return error.why if isinstance(error, BadJson) else str(error)
 
 
 def _strategic(writer: Writer, target: Target, request: Request, options: WriteOptions, warnings: list[str]) -> Written:
     try:
         found = decode_json(request.body)
     except Undecodable as error:
-        raise bad_request(str(error)) from error
+        raise bad_request(_why(error)) from error
     change = found.value
     if not isinstance(change, dict):
         raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
@@ -84,8 +88,8 @@ def _applied(request: Request, options: WriteOptions, warnings: list[str]) -> Js
     try:
         found = _yaml(request.body)
     except Undecodable as error:
-        text = str(error) if str(error).startswith("yaml:") else f"yaml: {error}"
-        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {text}") from error
+        why = f"yaml: {error.why}" if isinstance(error, BadJson) else str(error)
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {why}") from error
     if not isinstance(found.value, dict):
         name = {bool: "bool", str: "string", list: "array", type(None): "null"}.get(type(found.value), "number")
         if found.value is None:
@@ -127,7 +131,7 @@ def _decoder(
     def decode(made: Any) -> JsonObject:
         if not isinstance(made, dict):
             raise _unusable(show(made), f"json: cannot unmarshal {type(made).__name__} into Go value")
-        text = "" if kind.custom and not twice else show(made)
+        text = show(made) if options.validation == "Strict" else ""  # before unknown fields are taken out
         _check_identity(kind, made, show)
         try:
             unknown = decode_fields(made, kind)
