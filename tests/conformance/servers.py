@@ -216,9 +216,12 @@ class Server:
             # The real server's own controllers bring these one after the other, the description last.
             if self.get(f"/{api}/{spec['names']['plural']}?limit=1").code != 200:
                 return None
+            # An empty 200 comes for a moment after a definition of the same name was deleted.
             described = self.get(f"/openapi/v3/{api}")
-            if described.code != 200 or not any(
-                each.endswith(f".{kind}") for each in described.json["components"]["schemas"]
+            if (
+                described.code != 200
+                or not described.body
+                or not any(each.endswith(f".{kind}") for each in described.json["components"]["schemas"])
             ):
                 return None
             return self.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}").ok()

@@ -712,6 +712,7 @@ PATHS = [
         "a method that is not known",
         Asked("BREW", M),
         refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource"),
+        pytest.mark.differs("Unknown HTTP methods"),
     ),
     case(
         "a method that is not known on a custom resource",
@@ -723,6 +724,7 @@ PATHS = [
             group="conformance.example.com",
             kind="widgets",
         ),
+        pytest.mark.differs("Unknown HTTP methods"),
     ),
     case("a slash too many", get(MAPS + "/"), done(200)),
     case("a broken escape", get("/api/v1/namespaces/%zz"), text(400, "400 Bad Request")),
