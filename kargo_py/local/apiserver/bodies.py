@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -83,7 +84,7 @@ def _float(text: str) -> float | int:
     if number in {float("inf"), float("-inf")}:
         raise _TooLarge(text)
     if number.is_integer() and abs(number) < 1e21:  # from there on Go writes an exponent
-        return int(number)
+        return int(Decimal(repr(number)))  # as Go prints it: digits beyond the precision are zeros
     return number
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kargo_py.local.apiserver import objectmeta, protobuf
 from kargo_py.local.apiserver.bodies import BadJson, BadNumber, Document, Undecodable, decode_json, decode_yaml
-from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
+from kargo_py.local.apiserver.failures import Failure, bad_request
 from kargo_py.local.apiserver.gotypes import Struct, Undecodable as Mistyped
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.metatypes import DELETE_OPTIONS
@@ -119,11 +119,6 @@ def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
                 f"the API version in the data ({api_version}) does not match "
                 f"the expected API version ({kind.api_version})"
             )
-        if name != kind.kind:
-            error = FieldError(Cause.INVALID, "kind", name, f"must be {kind.kind}")
-            metadata = given.get("metadata")
-            own = metadata.get("name") if isinstance(metadata, dict) else ""
-            raise invalid(kind.group, name, own if isinstance(own, str) else "", [error])
         return given
     _check_type(api_version or kind.api_version, name or kind.kind, kind)
     given["apiVersion"], given["kind"] = kind.api_version, kind.kind
