@@ -188,3 +188,22 @@ def test_watchers_see_it(server: Server, namespace: str) -> None:
         ("ADDED", "m"),
         ("DELETED", "m"),
     ]
+
+
+def test_foreground(server: Server, namespace: str) -> None:
+    """The owner stays, marked, until what it owns and what blocks it is gone."""
+    root = server.create(maps(namespace), config_map("root"))
+    held = owned("held", root, finalizers=["example.com/a"])
+    held["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = True
+    server.create(maps(namespace), held)
+    server.create(maps(namespace), owned("free", root))
+
+    dying = server.send("DELETE", maps(namespace, "root"), {"propagationPolicy": "Foreground"}).ok()
+
+    assert dying["metadata"]["finalizers"] == ["foregroundDeletion"]
+    gone(server, maps(namespace, "free"))
+    eventually(lambda: "deletionTimestamp" in server.get(maps(namespace, "held")).ok()["metadata"] or None)
+    assert server.get(maps(namespace, "root")).code == 200
+    server.patch(maps(namespace, "held"), {"metadata": {"finalizers": None}}).ok()
+    gone(server, maps(namespace, "held"))
+    gone(server, maps(namespace, "root"))
