@@ -78,4 +78,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         difference = item.get_closest_marker("differs")
         if difference and isinstance(item, pytest.Function) and item.callspec.params.get("server") == "embedded":
-            item.add_marker(pytest.mark.xfail(strict=True, reason=difference.args[0]))
+            item.add_marker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=difference.args[0]))
