@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -294,11 +294,13 @@ async def test_a_kargos_promotion_is_taken_over(cluster: Cluster) -> None:
         "info": [{"name": "kargo.akuity.io/promotion", "value": NAME}],
         "sync": {},
     }
+    # By our clock: a step has its time-out.
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     running = {
         "phase": "Running",
-        "startedAt": "2026-11-30T12:00:00Z",
+        "startedAt": now,
         "currentStep": 0,
-        "stepExecutionMetadata": [{"alias": "update", "startedAt": "2026-11-30T12:00:00Z", "status": "Running"}],
+        "stepExecutionMetadata": [{"alias": "update", "startedAt": now, "status": "Running"}],
     }
     base = f"/apis/kargo.akuity.io/v1alpha1/namespaces/{cluster.project}"
     merge = partial(cluster.server.request, content_type="application/merge-patch+json")
