@@ -17,9 +17,17 @@ NO_ARGOCD_KUBECONFIG = message(
     shown=Shown.COMMAND_LINE,
 )
 
+NEEDS_LOCAL = message(
+    "this command needs what only kargo-py[local] brings ({missing} is not installed): pip install 'kargo-py[local]'",
+    do="Install the extra `local` into the same environment; from a checkout: `pip install '.[local]'`.",
+    shown=Shown.COMMAND_LINE,
+)
+
 CANNOT_RUN = 1
 USAGE_ERROR = 2
 """Typer's own code for an option that does not exist."""
+INTERRUPTED = 130
+"""A shell's code for SIGINT."""
 
 app = typer.Typer(
     name="kargo-py",
@@ -155,6 +163,31 @@ def run(
     )
     if (why := serve(options)) is not None:
         fail(why)
+
+
+@app.command()
+def demo(
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave everything running at the end, until Ctrl-C, to look around.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port of the API server on 127.0.0.1; 0: any.")
+    ] = 0,
+) -> None:
+    """See it work in ten seconds: an API server, a simulated Argo CD and the controllers, all in this process."""
+    try:
+        try:
+            from kargo_py.demo.program import DemoFailed, show
+        except ModuleNotFoundError as error:
+            fail(NEEDS_LOCAL(missing=error.name))
+        try:
+            code = show(keep=keep, port=port)
+        except DemoFailed as error:
+            fail(str(error))
+    except KeyboardInterrupt:
+        # Before there was an event loop to end in order.
+        code = INTERRUPTED
+    raise typer.Exit(code)
 
 
 def fail(why: str, code: int = CANNOT_RUN) -> NoReturn:
