@@ -75,7 +75,10 @@ def picture(
 
     return Picture(
         [_stage(stage, freights) for stage in sorted(stages, key=rank)],
-        [_promotion(one) for one in sorted(promotions, key=lambda one: (one["metadata"]["creationTimestamp"], name_of(one)))],
+        [
+            _promotion(one)
+            for one in sorted(promotions, key=lambda one: (one["metadata"]["creationTimestamp"], name_of(one)))
+        ],
         [_application(app) for app in sorted(applications, key=rank)],
     )
 

@@ -87,7 +87,11 @@ def _freight(release: Release) -> JsonObject:
     return {
         "apiVersion": KARGO,
         "kind": "Freight",
-        "metadata": {"name": release.freight, "namespace": PROJECT, "labels": {"kargo.akuity.io/alias": release.freight}},
+        "metadata": {
+            "name": release.freight,
+            "namespace": PROJECT,
+            "labels": {"kargo.akuity.io/alias": release.freight},
+        },
         "alias": release.freight,
         "origin": ORIGIN,
         "commits": [{"repoURL": REPOSITORY, "id": release.commit, "branch": "main"}],

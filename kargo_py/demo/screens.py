@@ -47,17 +47,20 @@ class _Text:
 
     def opening(self, url: str, seconds: float) -> None:
         """Before the first scene."""
-        self.line(
+        told = (
             f"A Kubernetes API server at {url}, a simulated Argo CD and the controllers of kargo-py run in this "
-            f"process; started in {seconds:.1f} s. Every command below is what a user of kubectl would type; "
-            "what it does is done over HTTP, as kubectl would."
+            f"process; started in {seconds:.1f} s. Each command is what a user would type, and what it does is done "
+            "over HTTP, as kubectl does it."
         )
+        self.line(f"{textwrap.fill(told, _WIDTH)}\n")
 
     def closing(self, seconds: float, commands: Sequence[str], *, keep: bool) -> None:
         """After the last scene."""
         self.line(f"\nAll went as told, in {seconds:.1f} s.")
         if keep:
-            self.line("Everything goes on running until Ctrl-C. Look around in another terminal, after the two lines at the top:")
+            self.line(
+                "It goes on running until Ctrl-C. Look around in another terminal, after the two lines at the top:"
+            )
         else:
             self.line("With --keep (make demo DEMO_ARGS=--keep) it goes on running, for you to look around:")
         for command in commands:
@@ -99,7 +102,7 @@ class PlainScreen(_Text):
 
     def show(self, picture: Picture) -> None:
         for change in changes(self._seen, picture):
-            self.line(textwrap.shorten(f"   | {change}", _NEWS_WIDTH, placeholder=" …", drop_whitespace=False))
+            self.line(_cut(f"   | {change}"))
         self._seen = picture
 
 
@@ -139,6 +142,10 @@ class LiveScreen(_Text):
         self._live.update(render(picture))
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= _NEWS_WIDTH else f"{text[: _NEWS_WIDTH - 2].rstrip()} …"
+
+
 def render(picture: Picture) -> Group:
     """The tables."""
     return Group(
@@ -153,7 +160,9 @@ def _table(head: Sequence[str], rows: Sequence[Row]) -> Table:
     table = Table(box=None, expand=True, pad_edge=False, header_style="bold")
     for name, width in zip(head, _WIDTHS, strict=False):
         last = name == head[-1]
-        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if last else None, width=None if last else width)
+        table.add_column(
+            name, no_wrap=True, overflow="ellipsis", ratio=1 if last else None, width=None if last else width
+        )
     for row in rows:
         cells = [str(getattr(row, name)) for name in row.__slots__]
         table.add_row(*[Text(cell, style=_COLOURS.get(cell, "")) for cell in cells])

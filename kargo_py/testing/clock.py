@@ -29,7 +29,13 @@ class Clock:
         return datetime.now(UTC)
 
     async def advance(
-        self, delta: timedelta | None = None, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
+        self,
+        delta: timedelta | None = None,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
     ) -> None:
         """Let so much time pass. Raises RuntimeError unless time is simulated."""
         if not self.simulated:

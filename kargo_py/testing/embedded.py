@@ -22,7 +22,7 @@ async def kube_api(clock: Clock) -> AsyncIterator[KubeApi]:
     """The API of a server that ends with the context."""
     history = History()
     core = ApiServer(now=clock.now, random=random.Random(0))  # noqa: S311 - the same names and uids every time
-    core.observe(lambda event: history.append(_write(event)))
+    core.store.observers.append(lambda event: history.append(_write(event)))
     async with core:
         api = KubeApi(lambda agent: client_of(core, user_agent=agent), history, clock)
         await install(api.client)

@@ -13,7 +13,7 @@ import yaml
 from kargo_py.api.abort import ANNOTATION_ABORT
 from kargo_py.api.names import UlidSource, promotion_name
 from kargo_py.argocd.application import APPLICATIONS
-from kargo_py.controllers.world import FREIGHTS, NAMESPACES, PROMOTIONS, STAGES
+from kargo_py.controllers.world import FREIGHTS, NAMESPACES, PROMOTIONS
 from kargo_py.kube.client import JsonObject, PatchType
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.resources import Key, Resource
@@ -87,7 +87,9 @@ class KubeApi:
         answer = await self.client.patch(resource, key, encode(patch), codec=JSON, subresource=subresource)
         return await self._recorded(resource, answer)
 
-    async def annotate(self, kind: str | Resource, name: str, annotations: Mapping[str, str | None], *, namespace: str = "") -> None:
+    async def annotate(
+        self, kind: str | Resource, name: str, annotations: Mapping[str, str | None], *, namespace: str = ""
+    ) -> None:
         """Set annotations; None removes one."""
         await self.patch(kind, name, {"metadata": {"annotations": dict(annotations)}}, namespace=namespace)
 
@@ -242,7 +244,7 @@ class Promotion:
         return self.key.name
 
     @property
-    def object(self) -> JsonObject:
+    def current(self) -> JsonObject:
         """All of it, as it is now. Raises LookupError if there is no such Promotion."""
         found = self._api.history.newest(PROMOTIONS, self.key)
         if found is None:
@@ -252,7 +254,7 @@ class Promotion:
     @property
     def status(self) -> JsonObject:
         """Its status; empty before anything is known."""
-        status: JsonObject = self.object.get("status") or {}
+        status: JsonObject = self.current.get("status") or {}
         return status
 
     @property

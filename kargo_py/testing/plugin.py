@@ -17,16 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 try:
-    from pytest_asyncio import fixture as _async_fixture
-except ModuleNotFoundError:  # the fixtures cannot be used then, and say so
-
-    def _async_fixture(function: Callable[..., Any]) -> Any:  # type: ignore[misc]
-        @pytest.fixture(name=function.__name__)
-        def missing() -> None:
-            pytest.fail("the fixtures of kargo_py.testing need pytest-asyncio: pip install pytest-asyncio", pytrace=False)
-
-        return missing
-
+    import pytest_asyncio
+except ModuleNotFoundError:
+    _HAS_ASYNCIO = False
+else:
+    _HAS_ASYNCIO = True
 
 if TYPE_CHECKING:
     from kargo_py.controllers.running import Options
@@ -37,6 +32,18 @@ if TYPE_CHECKING:
     from kargo_py.testing.real import RealServer
 
 SIMULATED_TIME = "simulated_time"
+
+
+def _async_fixture(function: Callable[..., Any]) -> Any:
+    """A fixture of pytest-asyncio; without that, one that says so."""
+    if _HAS_ASYNCIO:
+        return pytest_asyncio.fixture(function)
+
+    @pytest.fixture(name=function.__name__)
+    def missing() -> None:
+        pytest.fail("the fixtures of kargo_py.testing need pytest-asyncio: pip install pytest-asyncio", pytrace=False)
+
+    return missing
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,11 +14,14 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from kargo_py.kube.client import EventType, JsonObject
 from kargo_py.kube.codec import JSON, encode
@@ -28,7 +31,7 @@ from kargo_py.kube.resources import Resource
 from kargo_py.kube.rest import RestClient
 from kargo_py.local.apiserver import kubeconfig, tls
 from kargo_py.testing.clock import Clock
-from kargo_py.testing.definitions import DEFINITIONS, NAMESPACES, definitions, install
+from kargo_py.testing.definitions import NAMESPACES, definitions, install
 from kargo_py.testing.history import History, Write
 from kargo_py.testing.kube_api import KubeApi
 
@@ -41,7 +44,7 @@ _AGENTS: Final = ("argocd", "kargo-py", "kargo-py-testing")
 _PORTS: Final = 3
 
 # Ends the program when our end of the pipe is closed, which the kernel does even for a process that was killed.
-_UNTIL_WE_END: Final = 'exec 3<&0; "$@" </dev/null & child=$!; read -r _ <&3; kill -9 $child'
+_UNTIL_WE_END: Final = 'exec 3<&0; "$@" </dev/null & child=$!; (read -r _ <&3; kill -9 $child) & wait $child'
 
 
 class BinariesMissing(Exception):
@@ -86,6 +89,7 @@ def running(directory: Path) -> Iterator[RealServer]:
         "server.crt": credentials.certificate,
         "server.key": credentials.key,
         "ca.crt": credentials.authority,
+        "accounts.key": _key_of_service_accounts(),
         "tokens.csv": f'{_TOKEN},testing,testing,"system:masters"\n'.encode(),
     }.items():
         (directory / name).write_bytes(content)
@@ -103,7 +107,7 @@ def running(directory: Path) -> Iterator[RealServer]:
                     command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
                 )
                 started.append(process)
-        _await_ready(directory, ports[0])
+        _await_ready(directory, ports[0], started)
         yield RealServer(config)
     finally:
         for process in reversed(started):
@@ -216,8 +220,8 @@ def _kube_apiserver(directory: Path, ports: Sequence[int]) -> Sequence[str]:
         f"--tls-cert-file={directory / 'server.crt'}",
         f"--tls-private-key-file={directory / 'server.key'}",
         "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-signing-key-file={directory / 'server.key'}",
-        f"--service-account-key-file={directory / 'server.key'}",
+        f"--service-account-signing-key-file={directory / 'accounts.key'}",
+        f"--service-account-key-file={directory / 'accounts.key'}",
         "--service-cluster-ip-range=10.96.0.0/24",
         f"--token-auth-file={directory / 'tokens.csv'}",
         "--authorization-mode=RBAC",
@@ -225,13 +229,19 @@ def _kube_apiserver(directory: Path, ports: Sequence[int]) -> Sequence[str]:
     ]
 
 
-def _await_ready(directory: Path, port: int) -> None:
+def _key_of_service_accounts() -> bytes:
+    """In the only form of an elliptic curve's key that kube-apiserver reads for this."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+
+
+def _await_ready(directory: Path, port: int, started: Sequence[subprocess.Popen[bytes]]) -> None:
     context = ssl.create_default_context(cafile=str(directory / "ca.crt"))
     deadline = time.monotonic() + _START_SECONDS
     while not _is_ready(port, context):
-        if time.monotonic() > deadline:
-            log = (directory / "kube-apiserver.log").read_text(errors="replace").splitlines()[-15:]
-            raise ServerFailed("\n".join([f"kube-apiserver was not ready after {_START_SECONDS:.0f} s:", *log]))
+        if time.monotonic() > deadline or any(process.poll() is not None for process in started):
+            ends = [log.read_text(errors="replace").splitlines()[-10:] for log in sorted(directory.glob("*.log"))]
+            raise ServerFailed("\n".join(["the real API server is not ready:", *ends[0], *ends[-1]]))
         time.sleep(_LOOK_SECONDS)
 
 
