@@ -1,8 +1,9 @@
 """Value validation of custom resources, in the words of the API server.
 
-This follows kube-openapi's validator (``pkg/validation/validate``) with its quirks: an error under ``anyOf`` or ``oneOf``
-is told for the alternative in which most checks passed, so every check here counts. Updates are ratcheted: an error in
-a value that is as it was before is forgiven, where old and new can be told to be the same thing (:class:`Twin`).
+This follows kube-openapi's validator (``pkg/validation/validate``) with its quirks: an error under ``anyOf`` or
+``oneOf`` is told for the alternative in which most checks passed, so every check here counts. Updates are ratcheted:
+an error in a value that is as it was before is forgiven, where old and new can be told to be the same thing
+(:class:`Twin`).
 """
 
 from __future__ import annotations
@@ -292,7 +293,7 @@ class Check:
             found.append(self._type_fault(path, self.format, value))
 
     def _check_number(self, value: float, path: str, found: list[Fault]) -> None:
-        # Bounds are compared as integers where the value is one, as the API server does: 1 is not under a minimum of 1.5.
+        # Bounds are compared as integers where the value is one, as the API server does: 1 is not below 1.5.
         whole = type(value) is int and value in _INT64
         if (factor := self.multiple_of) is not None:
             factor = int(factor) if whole else float(factor)

@@ -20,7 +20,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from kargo_py.local.apiserver import kubeconfig, tls
+from kargo_py.local.apiserver import asgi, kubeconfig, tls
 from kargo_py.local.apiserver.access import Guard, make_token
 from kargo_py.local.apiserver.asgi import ABORT, Application
 from kargo_py.local.apiserver.wire import Handler
@@ -228,11 +228,12 @@ class _Protocol(HttpToolsProtocol):
         self.logger = _SILENT
         self.access_log = False
         self._unread_head = 0
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._refused = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(_HEAD_SECONDS, transport.close)
+        self._timer = self.loop.call_later(_HEAD_SECONDS, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -242,9 +243,11 @@ class _Protocol(HttpToolsProtocol):
             self.server_state.emptied.set()
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         self._unread_head += len(data)
         super().data_received(data)
-        if self._unread_head > _MOST_HEAD_BYTES and not self.transport.is_closing():
+        if self._unread_head > _MOST_HEAD_BYTES and not self._refused:
             self._say_no("431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
@@ -270,9 +273,13 @@ class _Protocol(HttpToolsProtocol):
     def _say_no(self, status: str) -> None:
         head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
         self.transport.write(f"{head}{status}".encode())
-        self.transport.close()
+        self._refused = True
+        self._stop_timer()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._timer = self.loop.call_later(asgi.LINGER_SECONDS, self.transport.close)
 
     def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
