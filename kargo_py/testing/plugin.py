@@ -110,7 +110,10 @@ async def kube_api(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterato
         async with opened(request.getfixturevalue("real_kube_api"), clock) as api:
             yield api
         return
-    from kargo_py.testing.embedded import kube_api as embedded  # noqa: PLC0415 - heavy
+    try:
+        from kargo_py.testing.embedded import kube_api as embedded  # noqa: PLC0415 - heavy
+    except ModuleNotFoundError as error:
+        pytest.fail(f"kube_api needs {error.name}: pip install 'kargo-py[local]'", pytrace=False)
 
     async with embedded(clock) as api:
         yield api

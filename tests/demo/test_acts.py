@@ -62,7 +62,9 @@ def test_a_shell_reads_what_is_meant() -> None:
     assert [shlex.split(typed(command)) for command in commands] == commands
 
 
-@given(st.text(st.characters(exclude_characters="\0\n\r", exclude_categories=["Cs"])), st.text("abc.{}'\" =$", min_size=1))
+@given(
+    st.text(st.characters(exclude_characters="\0\n\r", exclude_categories=["Cs"])), st.text("abc.{}'\" =$", min_size=1)
+)
 def test_a_shell_reads_any_value(value: str, name: str) -> None:
     """Also where values and names have quotes, spaces and signs of the shell in them."""
     command = Wait(Ref(PROMOTIONS, Key("shop", name)), ("status", "phase"), value).command
