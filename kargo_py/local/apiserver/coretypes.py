@@ -13,6 +13,7 @@ from kargo_py.local.apiserver.metatypes import (
     KIND,
     MICRO_TIME,
     OBJECT_META,
+    PACKAGE,
     STRING,
     STRINGS,
     TIME,
@@ -294,12 +295,26 @@ LEASE: Final = Struct(
 # Questions about access
 
 
-def _requirements(name: str) -> Struct:
+def _selector(kind: str) -> Struct:
+    name = f"{kind}SelectorAttributes"
+    requirement = Struct(
+        f"{kind}SelectorRequirement",
+        f"{PACKAGE}.{kind}SelectorRequirement",
+        "One condition of a selector.",
+        [
+            Field("key", STRING, "What is compared.", always=True, required=True),
+            Field("operator", STRING, "How it is compared.", always=True, required=True),
+            Field("values", STRINGS, "What it is compared with.", extensions=ATOMIC),
+        ],
+    )
     return Struct(
         name,
         f"{AUTHORIZATION}.{name}",
         "A selector within a request.",
-        [Field("rawSelector", STRING, "The selector as text.")],
+        [
+            Field("rawSelector", STRING, "The selector as text."),
+            Field("requirements", List(requirement), "The selector, taken apart.", extensions=ATOMIC),
+        ],
     )
 
 
@@ -336,13 +351,9 @@ SELF_SUBJECT_ACCESS_REVIEW: Final = Struct(
                             f"{AUTHORIZATION}.ResourceAttributes",
                             "A request that is for a resource.",
                             [
-                                Field(
-                                    "fieldSelector", _requirements("FieldSelectorAttributes"), "By field.", pointer=True
-                                ),
+                                Field("fieldSelector", _selector("Field"), "By field.", pointer=True),
                                 Field("group", STRING, "Group of the resource; * is all."),
-                                Field(
-                                    "labelSelector", _requirements("LabelSelectorAttributes"), "By label.", pointer=True
-                                ),
+                                Field("labelSelector", _selector("Label"), "By label.", pointer=True),
                                 Field("name", STRING, "Name of the object; none is all."),
                                 Field("namespace", STRING, "Namespace of the object."),
                                 Field("resource", STRING, "The resource; * is all."),

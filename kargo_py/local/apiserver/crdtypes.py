@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kargo_py.local.apiserver.coretypes import METADATA
-from kargo_py.local.apiserver.gotypes import Anything, Bytes, Either, Field, Float, List, Map, Struct, Text
+from kargo_py.local.apiserver.gotypes import Anything, Bytes, Either, Field, Float, GoType, List, Map, Struct, Text
 from kargo_py.local.apiserver.metatypes import (
     API_VERSION,
     ATOMIC,
@@ -27,15 +27,29 @@ def _struct(name: str, description: str, *fields: Field) -> Struct:
 
 
 _FLOAT: Final = Float()
-_ANY: Final = scalar_struct("JSON", "Any JSON value.", Anything({}))
-_ANY.definition = f"{PACKAGE}.JSON"
+
+
+def _scalar(name: str, description: str, type_: GoType) -> Struct:
+    struct = scalar_struct(name, description, type_)
+    struct.definition = f"{PACKAGE}.{name}"
+    return struct
+
+
+_ANY: Final = _scalar("JSON", "Any JSON value.", Anything({}))
 
 JSON_SCHEMA: Final = _struct("JSONSchemaProps", "An OpenAPI v3 schema.")
 _SCHEMAS: Final = List(JSON_SCHEMA)
 _SCHEMA_MAP: Final = Map(JSON_SCHEMA)
-_SCHEMA_OR_BOOL: Final = Either((dict, JSON_SCHEMA), (bool, BOOL))
-_SCHEMA_OR_ARRAY: Final = Either((dict, JSON_SCHEMA), (list, _SCHEMAS))
-_SCHEMA_OR_STRINGS: Final = Either((dict, JSON_SCHEMA), (list, STRINGS))
+_SCHEMA_OR_BOOL: Final = _scalar(
+    "JSONSchemaPropsOrBool", "A schema or a boolean.", Either((dict, JSON_SCHEMA), (bool, BOOL))
+)
+_SCHEMA_OR_ARRAY: Final = _scalar(
+    "JSONSchemaPropsOrArray", "A schema or a list of them.", Either((dict, JSON_SCHEMA), (list, _SCHEMAS))
+)
+_SCHEMA_OR_STRINGS: Final = _scalar(
+    "JSONSchemaPropsOrStringArray", "A schema or a list of names.", Either((dict, JSON_SCHEMA), (list, STRINGS))
+)
+_REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _RULE: Final = _struct(
     "ValidationRule",
     "A rule in CEL that values must satisfy.",
@@ -43,7 +57,12 @@ _RULE: Final = _struct(
     Field("message", STRING, "What a failure says."),
     Field("messageExpression", STRING, "CEL that gives what a failure says."),
     Field("optionalOldSelf", BOOL, "The rule applies to new values, too; oldSelf is optional.", pointer=True),
-    Field("reason", Text("v1.FieldValueErrorReason"), "The failure's reason, for programs.", pointer=True),
+    Field(
+        "reason",
+        Text("v1.FieldValueErrorReason", enum=_REASONS),
+        "The failure's reason, for programs.",
+        pointer=True,
+    ),
     Field("rule", STRING, "The expression.", always=True, required=True),
 )
 JSON_SCHEMA.add(

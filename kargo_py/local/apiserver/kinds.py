@@ -62,7 +62,7 @@ class View:
     """The other way."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Kind:
     """One kind in one version."""
 

@@ -10,11 +10,12 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
+from weakref import WeakSet
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -48,6 +49,10 @@ _GRACE_SECONDS = 1.0
 """For requests that are being answered when the server ends."""
 _FAREWELL_SECONDS = 0.2
 """For connections to be closed by both sides."""
+_HANDSHAKE_SECONDS = 5.0
+"""For TLS to begin."""
+_LOOK_SECONDS = 0.001
+"""Between looks whether the last sockets are closed, which asyncio tells nobody."""
 _KEEP_ALIVE_SECONDS = 90
 """Of idle connections; the real server's. A short time would cut requests that were just being sent."""
 _HEAD_SECONDS = 32.0
@@ -116,6 +121,7 @@ async def serving(
             partial(_Protocol, config, state, {}),
             sock=listener,
             ssl=context,
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS if context is not None else None,
             ssl_shutdown_timeout=_FAREWELL_SECONDS if context is not None else None,
         )
     except BaseException:
@@ -129,17 +135,49 @@ async def serving(
         server.close()
         application.stop()
         await state.end()
+        await listener.end()
 
 
-def listen(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
-    """A listening socket; raises ListenError."""
+class Listener(socket.socket):
+    """Knows the connections it accepted: while TLS begins on one, nobody else does."""
+
+    def __init__(self, family: int) -> None:
+        super().__init__(family, socket.SOCK_STREAM)
+        self._accepted: WeakSet[socket.socket] = WeakSet()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted = super().accept()
+        self._accepted.add(accepted[0])
+        return accepted
+
+    async def end(self) -> None:
+        """End the connections that are left."""
+        for accepted in self._open():
+            with suppress(OSError):
+                accepted.shutdown(socket.SHUT_RDWR)
+        deadline = asyncio.get_running_loop().time() + _FAREWELL_SECONDS
+        while self._open() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _open(self) -> list[socket.socket]:
+        return [accepted for accepted in self._accepted if accepted.fileno() >= 0]
+
+
+def check_address(host: str, *, allow_remote: bool) -> IPv4Address | IPv6Address:
+    """The address; raises ListenError for one that may not be listened on."""
     try:
         address = ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
         raise ListenError(NOT_AN_ADDRESS(host=host)) from None
     if not (address.is_loopback or allow_remote):
         raise ListenError(NOT_LOCAL(host=host))
-    listener = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
+    return address
+
+
+def listen(host: str, port: int, *, allow_remote: bool = False) -> Listener:
+    """A listening socket; raises ListenError."""
+    address = check_address(host, allow_remote=allow_remote)
+    listener = Listener(socket.AF_INET if address.version == 4 else socket.AF_INET6)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((str(address), port))
@@ -198,15 +236,16 @@ class _State(ServerState):
             connection.shutdown()
         if self.tasks:
             await asyncio.wait([*self.tasks], timeout=_GRACE_SECONDS)
-        late = [*self.tasks]
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late)
-        await self._emptied(_FAREWELL_SECONDS)
+        if not self.tasks:
+            await self._emptied(_FAREWELL_SECONDS)
         for connection in [*self.connections]:
             connection.transport.abort()
         await self._emptied(_FAREWELL_SECONDS)
+        # Not before the connections are gone: uvicorn would answer for a task that is cancelled.
+        for task in (late := [*self.tasks]):
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
 
     async def _emptied(self, seconds: float) -> None:
         self.emptied.clear()
