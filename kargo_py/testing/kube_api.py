@@ -161,6 +161,7 @@ class KubeApi:
         It is asked of the state now and of every one that follows; an object that lacks a field it looks at (KeyError,
         IndexError, or TypeError) is not there yet.
         """
+        __tracebackhide__ = True
         resource, key = self.named(kind, name, namespace)
         found: JsonObject | None = None
 
@@ -179,6 +180,7 @@ class KubeApi:
 
     async def verified(self, freight: str, stage: str, *, namespace: str = "", within: float = WITHIN) -> JsonObject:
         """Wait until *freight* has been verified in *stage*. Raises NotReached."""
+        __tracebackhide__ = True
         return await self.until(
             FREIGHTS, freight, lambda one: one["status"]["verifiedIn"][stage], namespace=namespace, within=within
         )
@@ -286,11 +288,13 @@ class Promotion:
 
     async def ended(self, *, within: float = WITHIN) -> str:
         """Wait for its end, and give the phase. Raises NotReached."""
+        __tracebackhide__ = True
         await self.until(lambda promotion: promotion.phase in _ENDED, within=within)
         return self.phase
 
     async def until(self, condition: Callable[[Promotion], object], *, within: float = WITHIN) -> Promotion:
         """Wait until *condition* is true of it. Raises NotReached."""
+        __tracebackhide__ = True
         await self._api.until(
             PROMOTIONS, self.name, lambda _: condition(self), namespace=self.key.namespace, within=within
         )
