@@ -13,12 +13,11 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import cel
-
 from kargo_py.local.apiserver import formats
 from kargo_py.local.apiserver.cel_functions import Function, functions
-from kargo_py.local.apiserver.checks import Twin, map_key
+from kargo_py.local.apiserver.checks import Twin, by_key, map_key
 from kargo_py.local.apiserver.failures import Cause, FieldError
+from kargo_py.local.apiserver.light_cel import cel
 from kargo_py.local.apiserver.nodes import Node
 from kargo_py.local.apiserver.wire import JsonObject
 
@@ -180,11 +179,11 @@ class Rules:
         self.additional: Rules | None = None
         self.items: Rules | None = None
 
-    def check(self, new: Any, old: Any, twin: Twin | None) -> list[FieldError]:
-        """What is wrong with the whole object *new*."""
+    def check(self, new: Any, old: Any, twin: Twin | None, path: str = "") -> list[FieldError]:
+        """What is wrong with *new*, which stands at *path*."""
         errors: list[FieldError] = []
         with suppress(_OutOfBudget):
-            self.check_at("", new, old, twin, None, errors)
+            self.check_at(path, new, old, twin, None, errors)
         return errors
 
     def check_at(
@@ -213,18 +212,17 @@ class Rules:
                 elif self.additional is not None:
                     yield self.additional, item, before.get(key), f"{path}[{key}]", key
         elif isinstance(new, list) and self.items is not None:
-            by_key: dict[str, Any] = {}
-            if self.node.list_type == "map" and isinstance(old, list):
-                for item in old:
-                    by_key.setdefault(map_key(self.node, item), item)
+            olds = by_key(self.node, old)
             for at, item in enumerate(new):
-                yield self.items, item, by_key.get(map_key(self.node, item)) if by_key else None, f"{path}[{at}]", at
+                key = map_key(self.node, item) if olds else None
+                yield self.items, item, None if key is None else olds.get(key), f"{path}[{at}]", at
 
     def _evaluate(
         self, new: Any, old: Any, path: str, twin: Twin | None, parent: Twin | None, errors: list[FieldError]
     ) -> None:
         kind = self.node.type
         where = path or "<nil>"
+        misfit = _misfit(self.node, new)
         seen = self.view(new) if self.view else new
         seen_old = self.view(old) if self.view and old is not None else old
         for rule in self.rules:
@@ -237,6 +235,8 @@ class Rules:
                     optional = cel.OptionalValue
                     variables["oldSelf"] = optional.none() if old is None else optional.of(seen_old)
             try:
+                if misfit:
+                    raise EvaluationError(misfit)  # noqa: TRY301 told as if it had been found while evaluating
                 if rule.tests.evaluate(variables) is True:
                     continue
             except EvaluationError as error:
@@ -251,6 +251,37 @@ class Rules:
             cause = _REASONS.get(rule.raw.get("reason") or "", Cause.INVALID)
             target = f"{path}{rule.field_path}" if path or not rule.field_path else rule.field_path.removeprefix(".")
             errors.append(FieldError(cause, target or "<nil>", kind, "" if cause is Cause.DUPLICATE else detail))
+
+
+def _misfit(node: Node, value: Any) -> str:
+    """Why *value*, of a type that the schema does not have, cannot be seen from within CEL; "" where it can."""
+    if node.raw.get("x-kubernetes-int-or-string"):
+        wrong = type(value) not in {int, str}
+        return "invalid data, expected XIntOrString value to be either a string or integer" if wrong else ""
+    wanted, right = _SEEN_AS.get(node.type, ("", ()))
+    if not wanted or type(value) in right:
+        return ""
+    if node.type in {"object", "array"}:
+        return f"invalid data, expected {wanted} for the provided schema with type={node.type}"
+    return f"invalid data, expected {wanted}, got {_GO_TYPES.get(type(value), 'nil')}"
+
+
+_SEEN_AS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
+    "object": ("a map", (dict,)),
+    "array": ("an array", (list,)),
+    "string": ("string", (str,)),
+    "boolean": ("bool", (bool,)),
+    "integer": ("int", (int,)),
+    "number": ("float", (int, float)),
+}
+_GO_TYPES: Final[dict[type, str]] = {
+    dict: "map[string]interface {}",
+    list: "[]interface {}",
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+}
 
 
 class _OutOfBudget(Exception):

@@ -14,10 +14,8 @@ from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from cel import OptionalValue
-from cel.stdlib import add_stdlib_to_context
-
 from kargo_py.local.apiserver import formats, gotext, regex
+from kargo_py.local.apiserver.light_cel import add_stdlib_to_context, cel
 from kargo_py.local.apiserver.wire import JsonObject
 
 Function = Callable[..., Any]
@@ -241,19 +239,19 @@ def _format_check(name: str) -> formats.Check | None:
     return own.get(name) or formats.check_of(name)
 
 
-def _named_format(name: str) -> OptionalValue:
-    return OptionalValue.none() if _format_check(name) is None else OptionalValue.of({"@format": name})
+def _named_format(name: str) -> cel.OptionalValue:
+    return cel.OptionalValue.none() if _format_check(name) is None else cel.OptionalValue.of({"@format": name})
 
 
 def _own_format(name: str) -> Function:
     return lambda: {"@format": name}
 
 
-def _complaints(form: JsonObject, text: str) -> OptionalValue:
+def _complaints(form: JsonObject, text: str) -> cel.OptionalValue:
     check = _format_check(form["@format"])
     if check is None or check(text):
-        return OptionalValue.none()
-    return OptionalValue.of([f"{text} is not a valid {form['@format']}"])
+        return cel.OptionalValue.none()
+    return cel.OptionalValue.of([f"{text} is not a valid {form['@format']}"])
 
 
 # Strings

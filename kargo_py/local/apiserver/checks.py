@@ -18,6 +18,7 @@ from kargo_py.local.apiserver.nodes import Node, equal
 from kargo_py.local.apiserver.wire import JsonObject
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
+_MAX_WHOLE: Final = (1 << 53) - 1
 _PYTHON_TYPES: Final[dict[str, type]] = {
     "object": dict,
     "array": list,
@@ -72,15 +73,11 @@ class Twin:
         items = self.node.items
         if items is None or self.node.list_type != "map" or type(self.old) is not list or type(self.new) is not list:
             return None
-        old = self._old_items().get(map_key(self.node, self.new[at]))
-        return None if old is None else Twin(items, self.new[at], old)
-
-    def _old_items(self) -> dict[str, Any]:
         if self._by_key is None:
-            self._by_key = {}
-            for item in self.old:
-                self._by_key.setdefault(map_key(self.node, item), item)
-        return self._by_key
+            self._by_key = by_key(self.node, self.old)
+        key = map_key(self.node, self.new[at])
+        old = None if key is None else self._by_key.get(key)
+        return None if old is None else Twin(items, self.new[at], old)
 
     def same(self) -> bool:
         """Whether nothing has changed."""
@@ -103,11 +100,20 @@ class Twin:
         return equal(new, old)
 
 
-def map_key(node: Node, item: Any) -> str:
-    """What tells the items of a map-list apart."""
-    if type(item) is not dict:
-        return ""
-    return repr([item.get(key) for key in node.map_keys])
+def map_key(node: Node, item: Any) -> str | None:
+    """What tells the items of a map-list apart; None for an item that does not have it."""
+    if type(item) is not dict or not all(key in item for key in node.map_keys):
+        return None
+    return repr([item[key] for key in node.map_keys])
+
+
+def by_key(node: Node, items: Any) -> dict[str, Any]:
+    """The items of a map-list by what tells them apart; the first of each."""
+    found: dict[str, Any] = {}
+    for item in items if type(items) is list and node.list_type == "map" else ():
+        if (key := map_key(node, item)) is not None:
+            found.setdefault(key, item)
+    return found
 
 
 class Check:
@@ -224,11 +230,13 @@ class Check:
                 found.append(self._enum_fault(path, value))
             return passed
         kind = type(value)
+        if kind is int and value not in _INT64:
+            value, kind = float(value), float  # as it was read by Go
         passed = 5  # the checks that are always made count as passed, whatever they find
         if self.types or self.format:
             passed += 1 + self._check_type(value, kind, path, found)
         if self.any_of or self.one_of or self.all_of or self.none_of is not None:
-            passed += self._check_junctors(value, path, twin, found)
+            passed += self._check_junctors(value, path, found)
         if kind is str:
             if self.format_check is not None:
                 passed += 1
@@ -261,12 +269,12 @@ class Check:
         return passed
 
     def _check_type(self, value: Any, kind: type, path: str, found: list[Fault]) -> int:
-        name, form = _described(value, kind)
+        name, form = _described(kind)
         types = self.types
         fits = (
             name in types
             or (name == "integer" and "number" in types)
-            or (name == "number" and "integer" in types and value == value // 1)
+            or (name == "number" and "integer" in types and _is_whole(value))
         )
         if self.format:
             if kind is not str and kind is not list and not fits:
@@ -282,7 +290,7 @@ class Check:
     def _check_string(self, value: str, path: str, found: list[Fault]) -> None:
         size = len(value)
         if self.max_length is not None and size > self.max_length:
-            detail = f"may not be more than {self.max_length} bytes"
+            detail = f"may not be more than {self.max_length} {'byte' if self.max_length == 1 else 'bytes'}"
             message = f"{path} in body should be at most {self.max_length} chars long"
             found.append(Fault(Cause.TOO_LONG, path, ABSENT, detail, message))
         elif self.min_length is not None and size < self.min_length:
@@ -294,13 +302,13 @@ class Check:
 
     def _check_number(self, value: float, path: str, found: list[Fault]) -> None:
         # Bounds are compared as integers where the value is one, as the API server does: 1 is not below 1.5.
-        whole = type(value) is int and value in _INT64
+        whole = type(value) is int
         if (factor := self.multiple_of) is not None:
             factor = int(factor) if whole else float(factor)
             if factor <= 0:
                 message = f"factor MultipleOf declared for {path} must be positive: {number(factor)}"
                 found.append(Fault(Cause.INVALID, path, factor, message, message))
-            elif value % factor if whole or factor >= 1 else (value / factor) % 1:
+            elif value % factor if whole else not _is_whole(value / factor if factor >= 1 else 1 / factor * value):
                 found.append(_invalid(path, value, f"should be a multiple of {number(factor)}"))
         if (least := self.minimum) is not None:
             least = int(least) if whole else float(least)
@@ -351,13 +359,13 @@ class Check:
                 found.append(Fault(Cause.REQUIRED, name, ABSENT, "", f"{name} in body is required"))
         return passed
 
-    def _check_junctors(self, value: Any, path: str, twin: Twin | None, found: list[Fault]) -> int:
+    def _check_junctors(self, value: Any, path: str, found: list[Fault]) -> int:
         passed = 0
         name = quoted(path)
         if self.any_of:
-            passed += self._check_any_of(value, path, twin, found)
+            passed += self._check_any_of(value, path, found)
         if self.one_of:
-            results = [_outcome(check, value, path, twin) for check in self.one_of]
+            results = [_outcome(check, value, path) for check in self.one_of]
             right = [result for result in results if not result[1]]
             if len(right) == 1:
                 passed += right[0][0]
@@ -369,7 +377,7 @@ class Check:
                     passed += best[0]
                     found.extend(best[1])
         if self.all_of:
-            results = [_outcome(check, value, path, twin) for check in self.all_of]
+            results = [_outcome(check, value, path) for check in self.all_of]
             for count, faults in results:
                 passed += count
                 found.extend(faults)
@@ -377,14 +385,14 @@ class Check:
             if wrong:
                 tail = ". None validated" if wrong == len(results) else ""
                 found.append(_composite(f"{name} must validate all the schemas (allOf){tail}"))
-        if self.none_of is not None and not _outcome(self.none_of, value, path, twin)[1]:
+        if self.none_of is not None and not _outcome(self.none_of, value, path)[1]:
             found.append(_composite(f"{name} must not validate the schema (not)"))
         return passed
 
-    def _check_any_of(self, value: Any, path: str, twin: Twin | None, found: list[Fault]) -> int:
+    def _check_any_of(self, value: Any, path: str, found: list[Fault]) -> int:
         best: tuple[int, list[Fault]] | None = None
         for check in self.any_of:
-            result = _outcome(check, value, path, twin)
+            result = _outcome(check, value, path)
             if not result[1]:
                 return result[0]
             if best is None or result[0] > best[0]:
@@ -406,13 +414,14 @@ class Check:
         return Fault(Cause.TYPE, path, got, message, message)
 
 
-def _outcome(check: Check, value: Any, path: str, twin: Twin | None) -> tuple[int, list[Fault]]:
+def _outcome(check: Check, value: Any, path: str) -> tuple[int, list[Fault]]:
+    # Nothing within a junctor is ratcheted.
     faults: list[Fault] = []
-    return check.run(value, path, twin, faults), faults
+    return check.run(value, path, None, faults), faults
 
 
-def _described(value: Any, kind: type) -> tuple[str, str]:
-    """The JSON type of *value*, and the format by which the API server calls it."""
+def _described(kind: type) -> tuple[str, str]:
+    """The JSON type of values of *kind*, and the format by which the API server calls it."""
     if kind is str:
         return "string", ""
     if kind is dict:
@@ -421,9 +430,14 @@ def _described(value: Any, kind: type) -> tuple[str, str]:
         return "array", ""
     if kind is bool:
         return "boolean", ""
-    if kind is int and value in _INT64:
+    if kind is int:
         return "integer", "int64"
     return "number", "float64"
+
+
+def _is_whole(value: float) -> bool:
+    """Whether a float is an integer that JSON can tell from its neighbours."""
+    return value.is_integer() and abs(value) <= _MAX_WHOLE
 
 
 def _is_enumerated(value: Any, allowed: Any) -> bool:

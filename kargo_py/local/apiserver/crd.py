@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 from kargo_py.local.apiserver import names
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
 from kargo_py.local.apiserver.failures import Cause, FieldError
-from kargo_py.local.apiserver.gotext import Verbatim, quoted
+from kargo_py.local.apiserver.gotext import Verbatim, compact, quoted
 from kargo_py.local.apiserver.invariants import dns1035_label
 from kargo_py.local.apiserver.kinds import Column, Kind
 from kargo_py.local.apiserver.nodes import copied, equal
 from kargo_py.local.apiserver.schema import Schema
-from kargo_py.local.apiserver.structural import errors_of, follow
+from kargo_py.local.apiserver.structural import errors_of, follow, go_schema
 from kargo_py.local.apiserver.wire import JsonObject
 
 GROUP: Final = "apiextensions.k8s.io"
@@ -170,7 +170,7 @@ def _version_errors(version: JsonObject, path: str, shared: JsonObject) -> Itera
     warning = version.get("deprecationWarning")
     if warning is not None:
         for complaint in _warning_complaints(warning, deprecated=bool(version.get("deprecated"))):
-            yield _invalid(f"{path}.deprecationWarning", warning, complaint)
+            yield _invalid(f"{path}.deprecationWarning", Verbatim(compact(warning)), complaint)
     has_status = _has_status(version if version.get("subresources") is not None else shared)
     yield from _part_errors(version, {name: f"{path}.{name}" for name in _PER_VERSION}, has_status=has_status)
 
@@ -286,6 +286,8 @@ def _versions_errors(versions: Sequence[JsonObject]) -> Iterator[FieldError]:
         yield _invalid("spec.versions", shown, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield _invalid("spec.versions", shown, "must have exactly one version marked as storage version")
+    if listed and (complaints := dns1035_label(listed[0] or "")):
+        yield _invalid("spec.version", listed[0], ",".join(complaints))
 
 
 def _go_versions(versions: Sequence[JsonObject]) -> Verbatim:
@@ -297,14 +299,21 @@ def _go_versions(versions: Sequence[JsonObject]) -> Verbatim:
             "Storage": bool(version.get("storage")),
             "Deprecated": bool(version.get("deprecated")),
             "DeprecationWarning": version.get("deprecationWarning"),
-            "Schema": version.get("schema"),
+            "Schema": _go_validation(version.get("schema")),
             "Subresources": version.get("subresources"),
             "AdditionalPrinterColumns": version.get("additionalPrinterColumns"),
             "SelectableFields": version.get("selectableFields"),
         }
         for version in versions
     ]
-    return Verbatim(json.dumps(shown, ensure_ascii=False, separators=(",", ":")) if shown else "null")
+    return Verbatim(json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
+
+
+def _go_validation(schema: JsonObject | None) -> JsonObject | None:
+    if schema is None:
+        return None
+    raw = schema.get("openAPIV3Schema")
+    return {"OpenAPIV3Schema": None if raw is None else json.loads(go_schema(raw))}
 
 
 def _enum_errors(path: str, value: str, accepted: Sequence[str]) -> list[FieldError]:
@@ -372,7 +381,11 @@ def _stored_errors(obj: JsonObject) -> Iterator[FieldError]:
     if not stored:
         yield _invalid(path, Verbatim("null"), "must have at least one stored version")
         return
-    listed = {version.get("name") for version in obj["spec"].get("versions") or ()}
+    versions = obj["spec"].get("versions") or ()
+    listed = {version.get("name") for version in versions}
+    for version in versions:
+        if version.get("storage") and version.get("name") not in stored:
+            yield _invalid(path, stored, f"must have the storage version {version.get('name')}")
     for at, name in enumerate(stored):
         if name not in listed:
             what = (

@@ -10,11 +10,10 @@ from kargo_py.local.apiserver.bodies import Document, Undecodable, decode_json, 
 from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
 from kargo_py.local.apiserver.gotypes import Undecodable as Mistyped
 from kargo_py.local.apiserver.kinds import Kind
-from kargo_py.local.apiserver.options import SCHEME
+from kargo_py.local.apiserver.options import SCHEME, TYPE_META
 from kargo_py.local.apiserver.wire import JsonObject, Request
 
 _SUMMARY: int = 30
-_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 
 def media_type(request: Request) -> str:
@@ -82,7 +81,7 @@ def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
         value = {}
     if value is not None and not isinstance(value, dict):
         name = {bool: "bool", str: "string", list: "array"}.get(type(value), "number")
-        raise Undecodable(f"json: cannot unmarshal {name} into Go value of type {_TYPE_META}")
+        raise Undecodable(f"json: cannot unmarshal {name} into Go value of type {TYPE_META}")
     given = value or {}
     for field in ("apiVersion", "kind"):
         if not isinstance(given.get(field, ""), str):
@@ -93,7 +92,7 @@ def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
     api_version, name = given.get("apiVersion", ""), given.get("kind", "")
     if kind.custom:
         if not name:
-            raise _Unprefixed(f"Object 'Kind' is missing in '{body.decode(errors='replace')}'")
+            raise Undecodable(f"Object 'Kind' is missing in '{body.decode(errors='replace')}'")
         if api_version != kind.api_version:
             raise bad_request(
                 f"the API version in the data ({api_version}) does not match "
@@ -108,10 +107,6 @@ def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
     _check_type(api_version or kind.api_version, name or kind.kind, kind)
     given["apiVersion"], given["kind"] = kind.api_version, kind.kind
     return given
-
-
-class _Unprefixed(Undecodable):
-    """Not a matter of the syntax."""
 
 
 def _check_type(api_version: str, name: str, kind: Kind) -> None:

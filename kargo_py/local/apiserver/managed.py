@@ -135,6 +135,8 @@ class Writing:
     subresource: str = ""
     reset: FieldSet = field(default_factory=FieldSet)
     others: Mapping[str, Types | None] = field(default_factory=dict)
+    zero: JsonObject | None = None
+    """What an object has in which nothing is set: a Go type's structs, which nobody manages for being there."""
 
     def types_of(self, api_version: str) -> Types | None:
         """The types of a version."""
@@ -376,7 +378,7 @@ def _settled(
     Raises:
         _Conflicts: somebody else manages what has changed, and *force* is not set.
     """
-    comparisons = {through.api_version: _compared(live, new, through.types).without_trees(through.reset)}
+    comparisons = {through.api_version: _compared(live or through.zero, new, through.types).without_trees(through.reset)}
     settled: Managed = {}
     conflicts: list[tuple[Owner, Path]] = []
     for owner, owned in managed.items():

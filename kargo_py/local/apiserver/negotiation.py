@@ -15,6 +15,8 @@ _VERSIONS: Final = frozenset({"v1", "v1beta1"})
 _OBJECTS: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _STREAMS: Final = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 
+_MEDIA: Final = frozenset({"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"})
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -44,6 +46,13 @@ def wanted(accept: str, *, stream: bool = False) -> Wanted:
             return Wanted(_SHAPES[shape], version, yaml)
     known = _STREAMS if stream else _OBJECTS
     raise Failure(406, "NotAcceptable", f"only the following media types are accepted: {known}")
+
+
+def check_media(accept: str) -> None:
+    """What the part of the real server that has the built-in kinds asks for first. Raises Failure."""
+    if accept and not any(media in _MEDIA or media == "*/*" for media, _ in _clauses(accept)):
+        known = f"{_OBJECTS}, {_STREAMS}"
+        raise Failure(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {known}", {})
 
 
 def prefers_yaml(accept: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from kargo_py.local.apiserver.bodies import Document, Undecodable, decode_json, decode_yaml
 from kargo_py.local.apiserver.decoding import decode_fields, media_type, unsupported_media_type
 from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
@@ -13,7 +15,7 @@ from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.options import SCHEME, WriteOptions
 from kargo_py.local.apiserver.patches import json_patch, merge_patch
 from kargo_py.local.apiserver.strategic import strategic_merge
-from kargo_py.local.apiserver.wire import JsonObject, Request, encode
+from kargo_py.local.apiserver.wire import JsonObject, Request
 from kargo_py.local.apiserver.writing import Target, Writer, Written
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -120,7 +122,7 @@ def _decoder(
     shown: Callable[[Any], str] | None = None,
 ) -> Callable[[Any], JsonObject]:
     """What reads the object that a patch has made: as a body, but with failures of its own."""
-    show = shown or (lambda made: encode(made).decode())
+    show = shown or (lambda made: msgspec.json.encode(made, order="sorted").decode())
 
     def decode(made: Any) -> JsonObject:
         if not isinstance(made, dict):

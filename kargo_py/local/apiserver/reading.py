@@ -69,7 +69,7 @@ def page(collection: Collection, kind: Kind, namespace: str, options: ListOption
     if predicate is not None:
         matching = [item for item in matching if predicate(item.obj)]
     seen = version if exact else now
-    limit = 0 if options.version == "0" and not options.token else options.limit
+    limit = 0 if options.version == "0" else options.limit
     if not limit or len(matching) <= limit:
         return Page(matching, seen)
     kept = matching[:limit]
@@ -148,12 +148,9 @@ def _read_token(text: str) -> tuple[int, str]:
     fields = token if isinstance(token, dict) else {}
     version, start = fields.get("rv"), fields.get("start")
     if fields.get("v") != _TOKEN_VERSION:
-        raise bad_request(
-            f"invalid continue token: continue key is not valid: server does not recognize this encoded version "
-            f'"{fields.get("v", "")}"'
-        )
+        raise _bad_token(f"server does not recognize this encoded version {fields.get('v', '')}")
     if not isinstance(version, int) or version == 0 or version < _INCONSISTENT:
-        raise bad_request("invalid continue token: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+        raise _bad_token(f"incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
     if not isinstance(start, str) or not start.startswith("/"):
         raise _bad_token(f"key {start}")
     return version, start[1:].rstrip("\0")

@@ -86,4 +86,7 @@ def value_errors(raw: JsonObject, value: Any, path: str) -> list[FieldError]:
     if errors:
         return errors
     rules = cel.rules_of(node)
-    return rules.check(value, value, None) if rules else []
+    if rules is None:
+        return []
+    # A default must be good in an update that changes nothing, and as something new.
+    return rules.check(value, value, None, path) or rules.check(value, None, None, path)

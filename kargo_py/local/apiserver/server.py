@@ -25,7 +25,7 @@ from kargo_py.local.apiserver.failures import Failure, bad_request, not_found
 from kargo_py.local.apiserver.garbage import GarbageCollector
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.namespaces import INITIAL, Namespaces
-from kargo_py.local.apiserver.negotiation import Wanted, prefers_yaml, wanted
+from kargo_py.local.apiserver.negotiation import Wanted, check_media, prefers_yaml, wanted
 from kargo_py.local.apiserver.options import (
     DeleteOptions,
     ListOptions,
@@ -161,6 +161,8 @@ class ApiServer:
                 message = f'{verb} is not supported on resources of kind "{kind.qualified}"'
                 raise Failure(405, "MethodNotAllowed", message, {"group": kind.group, "kind": kind.plural})
             raise not_allowed()
+        if not kind.custom:
+            check_media(request.headers.get("accept", ""))
         match verb:
             case "get" if path.watch:
                 return self._watch(request, target)
@@ -334,13 +336,13 @@ class ApiServer:
         return self._listed(kind, page.items, page.metadata(), look, "")
 
     def _delete_options(self, request: Request) -> DeleteOptions:
-        body: Any = None
-        if request.body:
-            try:
-                body = document(request).value
-            except Undecodable as error:
-                prefix = "" if str(error).startswith("yaml:") else "couldn't get version/kind; json parse error: "
-                raise Failure(500, "", f"{prefix}{error}") from error
+        if not request.body:
+            return delete_options(request)
+        try:
+            body = document(request).value
+        except Undecodable as error:
+            prefix = "" if str(error).startswith("yaml:") else "couldn't get version/kind; json parse error: "
+            raise Failure(500, "", f"{prefix}{error}") from error
         return delete_options(request, body)
 
     def _respond(

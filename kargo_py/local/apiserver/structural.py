@@ -72,9 +72,21 @@ _GO_FIELDS: Final = (
     ("x-kubernetes-map-type", "XMapType"),
     ("x-kubernetes-validations", "XValidations"),
 )
+_GO_TEXTS: Final = frozenset({"id", "$schema", "description", "type", "format", "title", "pattern"})
+_GO_FLAGS: Final = frozenset(
+    {
+        "nullable",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "uniqueItems",
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-int-or-string",
+    }
+)
 _AT_ROOT: Final = (
     "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "
-    "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations"
+    "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example "
+    "XPreserveUnknownFields XValidations"
 )
 
 
@@ -148,7 +160,7 @@ def _root_errors(raw: JsonObject, path: str) -> list[FieldError]:
                 return [_invalid(f"{path}.type", raw["type"], f"{what} if the status subresource is enabled")]
         elif go not in allowed:
             what = f"only [{_AT_ROOT}] fields are allowed at the root of the schema"
-            return [_invalid(path, raw, f"{what} if the status subresource is enabled")]
+            return [_invalid(path, go_schema(raw), f"{what} if the status subresource is enabled")]
     return []
 
 
@@ -576,7 +588,11 @@ def _compile_errors(rule: JsonObject, path: str, place: _Place) -> Iterator[Fiel
 
 
 def _go_rule(rule: JsonObject) -> Verbatim:
-    fields = {
+    return _ordered(_go_rule_fields(rule))
+
+
+def _go_rule_fields(rule: JsonObject) -> JsonObject:
+    return {
         "Rule": rule.get("rule") or "",
         "Message": rule.get("message") or "",
         "MessageExpression": rule.get("messageExpression") or "",
@@ -584,11 +600,49 @@ def _go_rule(rule: JsonObject) -> Verbatim:
         "FieldPath": rule.get("fieldPath") or "",
         "OptionalOldSelf": rule.get("optionalOldSelf"),
     }
-    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+
+def _ordered(value: Any) -> Verbatim:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return Verbatim(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
-_STEP: Final = re.compile(r"\.([^.\[\]']*)|\['((?:[^'\\]|\\.)*)'\]")
+def go_schema(raw: JsonObject) -> Verbatim:
+    """A schema as the API server shows it: its internal type has no JSON names."""
+    return _ordered(_go_schema(raw))
+
+
+def _go_schema(raw: JsonObject) -> JsonObject:
+    return {go: _go_value(name, raw.get(name)) for name, go in _GO_FIELDS}
+
+
+def _go_value(name: str, value: Any) -> Any:
+    if name in _GO_TEXTS:
+        return value or ""
+    if name in _GO_FLAGS:
+        return bool(value)
+    if value is None:
+        return None
+    if name in {*_JUNCTORS}:
+        return [_go_schema(below) for below in value] or None
+    if name == "not":
+        return _go_schema(value)
+    if name in {"properties", "patternProperties", "definitions"}:
+        return {key: _go_schema(below) for key, below in sorted(value.items())} or None
+    if name == "items":
+        many = isinstance(value, list)
+        return {
+            "Schema": None if many else _go_schema(value),
+            "JSONSchemas": [_go_schema(below) for below in value] if many else None,
+        }
+    if name in {"additionalProperties", "additionalItems"}:
+        return {"Allows": bool(value), "Schema": _go_schema(value) if isinstance(value, dict) else None}
+    if name == "x-kubernetes-validations":
+        return [_go_rule_fields(rule) for rule in value] or None
+    return value if value != [] else None
+
+
+_STEP: Final = re.compile(r"\.([.\[\]]|[^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]")
 
 
 def follow(path: str, raw: JsonObject, *, arrays: bool = True) -> JsonObject | str:
@@ -601,8 +655,6 @@ def follow(path: str, raw: JsonObject, *, arrays: bool = True) -> JsonObject | s
         if not found:
             token = re.split(r"[.\[\]]", path[at:])[0] or path[at]
             return "unexpected end of JSON path" if path[at] in ".[" else f"expected [ or . but got: {token}"
-        if found[1] == "":
-            return "unexpected end of JSON path"
         key = found[1] if found[1] is not None else re.sub(r"\\(.)", r"\1", found[2])
         at = found.end()
         if raw.get("properties"):

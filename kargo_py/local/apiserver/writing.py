@@ -76,6 +76,8 @@ class Writer:
         self._catalogue = catalogue
         self._now = now
         self._random = random
+        self._through: dict[tuple[Kind, str], managed.Writing] = {}
+        self._through_generation = catalogue.generation
 
     # Create
 
@@ -158,7 +160,7 @@ class Writer:
         errors = objectmeta.errors(metadata, None, kind)
         errors += kind.rules.validate(obj, None, "")
         if errors:
-            raise invalid(kind.group, kind.kind, metadata.get("name") or "", errors)
+            raise invalid(kind.error_group, kind.kind, metadata.get("name") or "", errors)
 
     # Update
 
@@ -212,7 +214,7 @@ class Writer:
         errors = objectmeta.errors(metadata, old["metadata"], kind)
         errors += kind.rules.validate(obj, old, target.subresource)
         if errors:
-            raise invalid(kind.group, kind.kind, target.name, errors)
+            raise invalid(kind.error_group, kind.kind, target.name, errors)
         if obj == old or managed.with_old_times(old, obj) is old:
             return Written(existing)
         if is_deletable(kind, obj):
@@ -274,6 +276,15 @@ class Writer:
 
     def through(self, kind: Kind, subresource: str) -> managed.Writing:
         """What field management has to know of a write."""
+        if self._through_generation != self._catalogue.generation:
+            self._through.clear()
+            self._through_generation = self._catalogue.generation
+        known = self._through.get((kind, subresource))
+        if known is None:
+            known = self._through[kind, subresource] = self._made_through(kind, subresource)
+        return known
+
+    def _made_through(self, kind: Kind, subresource: str) -> managed.Writing:
         reset = managed.resets()
         if kind.has_status:
             reset = _ALL_BUT_STATUS_RESET if subresource == "status" else _STATUS_RESET
@@ -289,6 +300,7 @@ class Writer:
             subresource=subresource,
             reset=reset,
             others=others,
+            zero=kind.struct.decode({"metadata": {}}, []) if kind.struct else None,
         )
 
     # Patch

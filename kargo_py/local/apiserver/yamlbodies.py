@@ -115,6 +115,8 @@ def _float(text: str) -> float | int:
 
 
 def _worded(error: yaml.YAMLError) -> str:
+    """As go-yaml words it, which counts lines from 0 unless the scanner complains."""
     mark = getattr(error, "problem_mark", None)
-    line = f"line {mark.line + 1}: " if mark else ""
-    return f"yaml: {line}{getattr(error, 'problem', None) or error}"
+    line = (mark.line + isinstance(error, yaml.scanner.ScannerError)) if mark else 0
+    where = f"line {line}: " if line else ""
+    return f"yaml: {where}{getattr(error, 'problem', None) or error}"

@@ -47,7 +47,7 @@ async def test_given_token() -> None:
     """A token can be chosen; another server has another one where none is."""
     async with serving(Core(), token="mine") as one, serving(Core()) as other:
         assert one.token == "mine"
-        assert b"token: mine" in one.kubeconfig()
+        assert b'"token": "mine"' in one.kubeconfig()
         assert other.token not in {None, "mine"}
         assert one.authority != other.authority
 
