@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -220,18 +222,17 @@ def demo(
     ] = 0,
 ) -> None:
     """See it work in ten seconds: an API server, a simulated Argo CD and the controllers, all in this process."""
+    # Until its event loop takes the signal there is nothing to end in order, and a KeyboardInterrupt within an import
+    # would make some Python code's own clean-up fail.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
-        try:
-            from kargo_py.demo.program import DemoFailed, show
-        except ModuleNotFoundError as error:
-            fail(NOT_INSTALLED(package=error.name))
-        try:
-            code = show(keep=keep, port=port)
-        except DemoFailed as error:
-            fail(str(error))
-    except KeyboardInterrupt:
-        # Before there was an event loop to end in order.
-        code = INTERRUPTED
+        from kargo_py.demo.program import DemoFailed, show
+    except ModuleNotFoundError as error:
+        fail(NOT_INSTALLED(package=error.name))
+    try:
+        code = show(keep=keep, port=port)
+    except DemoFailed as error:
+        fail(str(error))
     raise typer.Exit(code)
 
 

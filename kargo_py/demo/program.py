@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 import structlog
 
@@ -43,33 +43,17 @@ def show(*, keep: bool = False, port: int = 0) -> int:
 
     *keep*: leave everything running at the end, until a signal. *port*: of the API server, 0 for any.
     """
-    with tempfile.TemporaryDirectory(prefix="kargo-py-demo-") as directory:
-        log = Path(directory, "kargo-py.log")
-        with log.open("w", encoding="utf-8") as file:
-            structlog.configure(
-                processors=[
-                    structlog.processors.add_log_level,
-                    structlog.processors.TimeStamper(fmt="iso", utc=True),
-                    structlog.processors.format_exc_info,
-                    structlog.processors.JSONRenderer(),
-                ],
-                logger_factory=structlog.PrintLoggerFactory(file),
-            )
-            try:
-                return asyncio.run(_until_signal(Path(directory), keep=keep, port=port))
-            except (NotAsTold, StartError, ListenError, KubeError) as error:
-                file.flush()
-                raise DemoFailed("\n".join([str(error), *_last_lines(log)])) from error
+    return asyncio.run(_until_signal(keep=keep, port=port))
 
 
-async def _until_signal(directory: Path, *, keep: bool, port: int) -> int:
+async def _until_signal(*, keep: bool, port: int) -> int:
     """Run until the end or a signal; the exit code is then the shell's for that signal.
 
     Where the story has been told and everything is only kept running, a signal is the expected end.
     """
     ending = asyncio.Event()
     came: list[int] = []
-    task = asyncio.ensure_future(_show(directory, ending, keep=keep, port=port))
+    task = asyncio.ensure_future(_with_files(ending, keep=keep, port=port))
 
     def stop(number: int) -> None:
         if not came:
@@ -86,6 +70,31 @@ async def _until_signal(directory: Path, *, keep: bool, port: int) -> int:
             raise
         return 0 if ending.is_set() else 128 + came[0]
     return 0
+
+
+async def _with_files(ending: asyncio.Event, *, keep: bool, port: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="kargo-py-demo-") as directory:
+        log = Path(directory, "kargo-py.log")
+        with log.open("w", encoding="utf-8") as file:
+            _log_to(file)
+            try:
+                await _show(Path(directory), ending, keep=keep, port=port)
+            except (NotAsTold, StartError, ListenError, KubeError) as error:
+                file.flush()
+                raise DemoFailed("\n".join([str(error), *_last_lines(log)])) from error
+
+
+def _log_to(file: TextIO) -> None:
+    """The controllers' log would come between the lines of the story."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(file),
+    )
 
 
 async def _show(directory: Path, ending: asyncio.Event, *, keep: bool, port: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -102,7 +103,7 @@ class PlainScreen(_Text):
 
     def show(self, picture: Picture) -> None:
         for change in changes(self._seen, picture):
-            self.line(_cut(f"   | {change}"))
+            self.line(_cut(f"   | {_short(change)}"))
         self._seen = picture
 
 
@@ -142,6 +143,11 @@ class LiveScreen(_Text):
         self._live.update(render(picture))
 
 
+def _short(text: str) -> str:
+    """Without what the row itself says: in a table there is room for the end of a message only if it comes first."""
+    return re.sub(r'(step "\w+": )?Argo CD Application "([^"]+)" in namespace "[^"]+"', r"\2", text)
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= _NEWS_WIDTH else f"{text[: _NEWS_WIDTH - 2].rstrip()} …"
 
@@ -164,7 +170,7 @@ def _table(head: Sequence[str], rows: Sequence[Row]) -> Table:
             name, no_wrap=True, overflow="ellipsis", ratio=1 if last else None, width=None if last else width
         )
     for row in rows:
-        cells = [str(getattr(row, name)) for name in row.__slots__]
+        cells = [_short(str(getattr(row, name))) for name in row.__slots__]
         table.add_row(*[Text(cell, style=_COLOURS.get(cell, "")) for cell in cells])
     return table
 

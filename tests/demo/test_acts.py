@@ -30,9 +30,8 @@ OBJ = {"metadata": {"name": "dev.1"}, "status": {"phase": "Running", "steps": [{
             "kubectl wait promotion/dev.1 -n shop --for=jsonpath='{.status.phase}'=Failed --timeout=20s",
         ),
         (
-            Wait(DEV, ("status", "steps", 0, "message"), "it's so"),
-            """kubectl wait promotion/dev.1 -n shop --for=jsonpath='{.status.steps[0].message}'='it'"'"'s so' """
-            "--timeout=20s",
+            Wait(DEV, ("status", "a", 0, "b"), "it's so", seconds=3),
+            """kubectl wait promotion/dev.1 -n shop --for=jsonpath='{.status.a[0].b}'='it'"'"'s so' --timeout=3s""",
         ),
         (
             Wait(Ref(NAMESPACES, Key("", "shop")), ("status",), seconds=3),

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,12 +24,13 @@ from kargo_py.demo.acts import Annotate, Create, Look, Ref
 from kargo_py.demo.picture import Picture
 from kargo_py.demo.program import LOOK_AROUND
 from kargo_py.demo.running import cast, told
-from kargo_py.demo.telling import NotAsTold
-from kargo_py.kube.client import JsonObject
+from kargo_py.demo.telling import ClientHands, Hands, NotAsTold
+from kargo_py.kube.client import Client, JsonObject
 from kargo_py.kube.codec import JSON
 from kargo_py.local.apiserver import kubeconfig
-from kargo_py.local.apiserver.server import ApiServer
 from kargo_py.local.apiserver.serve import serving
+from kargo_py.local.apiserver.server import ApiServer
+from kargo_py.local.apiserver.store import Event
 from kargo_py.local.argocd.timing import Timing
 from tests.envtest.server import running
 
@@ -115,11 +116,7 @@ def as_told(picture: Picture) -> None:
 @NONBLOCKING
 async def test_the_story_on_the_embedded_server(tmp_path: Path) -> None:
     """All goes as told, through HTTP and TLS."""
-    screen = Quiet()
-    async with ApiServer(now=lambda: datetime.now(UTC)) as core, serving(core) as address:
-        kubeconfig.write(tmp_path / "kubeconfig", address.kubeconfig())
-        async with cast(tmp_path / "kubeconfig", FAST) as company, told(company, tmp_path, screen):
-            as_told(screen.picture)
+    await created(tmp_path, ClientHands)
 
 
 @NONBLOCKING
@@ -127,24 +124,30 @@ async def test_the_story_on_the_embedded_server(tmp_path: Path) -> None:
 async def test_kubectl_does_what_is_done(tmp_path: Path) -> None:
     """With kubectl typing what is shown, the story is the same, and so is what it creates."""
     kubectl = shutil.which("kubectl") or ""
-    made: list[dict[str, JsonObject]] = []
-    for hands in ({}, {"hands": lambda _client: KubectlHands(kubectl, tmp_path)}):
-        async with ApiServer(now=lambda: datetime.now(UTC)) as core, serving(core) as address:
-            kubeconfig.write(tmp_path / "kubeconfig", address.kubeconfig())
-            first: dict[str, JsonObject] = {}
-            core.store.observers.append(
-                lambda event, first=first: first.setdefault(  # type: ignore[misc]
-                    f"{event.collection.plural} {event.stored.key}", event.stored.obj
-                )
-            )
-            screen = Quiet()
-            async with cast(tmp_path / "kubeconfig", FAST) as company, told(company, tmp_path, screen, **hands):  # type: ignore[arg-type]
-                as_told(screen.picture)
-        kinds = ("projects ", "namespaces shop", "freights ", "applications ", "stages ", "promotions ")
-        made.append({name: essence(obj) for name, obj in first.items() if name.startswith(kinds)})
+    ours = await created(tmp_path, ClientHands)
+    kubectls = await created(tmp_path, lambda _: KubectlHands(kubectl, tmp_path))
 
-    assert len(made[0]) == 15
-    assert made[0] == made[1]
+    assert len(ours) == 15
+    assert ours == kubectls
+
+
+async def created(directory: Path, hands: Callable[[Client], Hands]) -> dict[str, JsonObject]:
+    """What the user of the story creates, as it was at first, without what differs each time."""
+    found: dict[str, JsonObject] = {}
+    kinds = ("projects ", "namespaces shop", "freights ", "applications ", "stages ", "promotions ")
+
+    def observe(event: Event) -> None:
+        name = f"{event.collection.plural} {event.stored.key}"
+        if name.startswith(kinds) and name not in found:
+            found[name] = essence(event.stored.obj)
+
+    screen = Quiet()
+    async with ApiServer(now=lambda: datetime.now(UTC)) as core, serving(core) as address:
+        kubeconfig.write(directory / "kubeconfig", address.kubeconfig())
+        core.store.observers.append(observe)
+        async with cast(directory / "kubeconfig", FAST) as company, told(company, directory, screen, hands):
+            as_told(screen.picture)
+    return found
 
 
 def essence(obj: JsonObject) -> JsonObject:
@@ -242,7 +245,8 @@ def test_kept(tmp_path: Path) -> None:
             command: subprocess.run(
                 [kubectl, *command[1:]], env=variables, capture_output=True, text=True, timeout=60, check=True
             ).stdout
-            for command in (LOOK_AROUND if kubectl else ())
+            for command in LOOK_AROUND
+            if kubectl
         }
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)

@@ -135,7 +135,7 @@ def test_without_binaries(project: Path) -> None:
 
 
 def test_help(project: Path) -> None:
-    """pytest tells about the option, the mark and the fixtures."""
+    """The help of pytest tells about the option, the mark and the fixtures."""
     shown = "".join(run(project, option).stdout for option in ("--help", "--markers", "--fixtures"))
 
     assert "--kube-api={embedded,real}" in shown
@@ -158,7 +158,7 @@ def test_importing_costs_nothing() -> None:
 
 
 def test_it_is_an_entry_point() -> None:
-    """pytest finds it by itself where kargo-py is installed; under the name that -p takes, so that it is one plugin."""
+    """It is found where kargo-py is installed, under the name that -p takes, so that it is one plugin."""
     project = (REPOSITORY / "pyproject.toml").read_text()
 
     assert '[project.entry-points.pytest11]\n"kargo_py.testing.plugin" = "kargo_py.testing.plugin"\n' in project
