@@ -134,7 +134,9 @@ def test_kubectl(tmp_path: Path) -> None:
             assert (done.returncode, done.stderr) == (0, "")
             return done.stdout
 
-        assert run("create", "configmap", "a", "--from-literal=x=1") == "configmap/a created\n"
+        manifest = tmp_path / "a.yaml"
+        manifest.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '1'}\n")
+        assert run("apply", "-f", str(manifest)) == "configmap/a created\n"
         assert run("get", "configmap", "a", "-o", "jsonpath={.data.x}") == "1"
 
 

@@ -19,13 +19,18 @@ from kargo_py.local.apiserver.wire import encode
 
 MAX_BODY: Final = 3 * 1024 * 1024
 MAX_DEPTH: Final = 150
-"""Levels of lists and objects in each other. The real server allows 10,000; what walks through objects here recurses."""
+"""Levels of lists and objects in each other. The real server allows 10,000; here, walkers recurse."""
 _BIG: Final = 1 << 63
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Undecodable(Exception):
     """The body cannot be read; the text says why, as Go does."""
+
+
+class BadNumber(Undecodable):
+    """It is JSON, with a number that is too large to be one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ def decode_json(body: bytes) -> Document:
     if _deeper_than(MAX_DEPTH, value, body):
         return _decode_slowly(body)
     # Where a key was given twice, encoding what is left gives fewer quotation marks.
-    if body.count(b'"') != encode(value).count(b'"') or b"\\u0022" in body:
+    if body.count(b'"') != encode(value).count(b'"') or b"\\u0022" in body or _LONG_NUMBER.search(body):
         return _decode_slowly(body)
     return Document(value)
 
@@ -120,9 +125,9 @@ def _decode_slowly(body: bytes) -> Document:
     try:
         value = json.loads(body.decode(errors="replace"), object_pairs_hook=pairs, parse_float=_float)
     except _TooLarge as error:
-        raise Undecodable(f"json: cannot unmarshal number {error} into Go value of type float64") from error
+        raise BadNumber(f"json: cannot unmarshal number {error} into Go value of type float64") from error
     except ValueError as error:  # an integer with thousands of digits
-        raise Undecodable("json: cannot unmarshal number into Go value of type float64") from error
+        raise BadNumber("json: cannot unmarshal number into Go value of type float64") from error
     return Document(_mended(value), tuple(_paths(value, twice)))
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kargo_py.local.apiserver import objectmeta
-from kargo_py.local.apiserver.bodies import Document, Undecodable, decode_json, decode_yaml
+from kargo_py.local.apiserver import objectmeta, protobuf
+from kargo_py.local.apiserver.bodies import BadNumber, Document, Undecodable, decode_json, decode_yaml
 from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
-from kargo_py.local.apiserver.gotypes import Undecodable as Mistyped
+from kargo_py.local.apiserver.gotypes import Struct, Undecodable as Mistyped
 from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.metatypes import DELETE_OPTIONS
 from kargo_py.local.apiserver.options import SCHEME, TYPE_META
 from kargo_py.local.apiserver.wire import JsonObject, Request
 
@@ -21,15 +22,33 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def document(request: Request) -> Document:
-    """The body of a create, an update or a deletion. Raises Failure 415, Undecodable."""
+def document(request: Request, kind: Kind | None = None) -> Document:
+    """The body of a create or an update of *kind*, or of a deletion. Raises Failure, Undecodable."""
     media = media_type(request)
     if media in {"", "application/json"}:
         return decode_json(request.body)
     if media == "application/yaml":
         return decode_yaml(request.body)
+    struct = DELETE_OPTIONS if kind is None else kind.struct
+    if media == protobuf.MEDIA_TYPE and struct is not None and protobuf.supports(struct):
+        return Document(_protobuf(request.body, struct, kind))
     accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
     raise unsupported_media_type(accepted)
+
+
+def _protobuf(body: bytes, struct: Struct, kind: Kind | None) -> JsonObject:
+    if kind is None:
+        try:
+            return protobuf.decode(body, struct, api_version="v1", kind=struct.name)
+        except ValueError as error:
+            raise Undecodable(str(error)) from error
+    try:
+        return protobuf.decode(body, struct, api_version=kind.api_version, kind=kind.kind)
+    except protobuf.MalformedEnvelope as error:
+        why = f"the object provided is unrecognized (must be of type {kind.kind}): {error} ({summary(body)})"
+        raise bad_request(why) from error
+    except protobuf.MalformedMessage as error:
+        raise _unhandled(kind, str(error)) from error
 
 
 def unsupported_media_type(accepted: str) -> Failure:
@@ -41,8 +60,10 @@ def unsupported_media_type(accepted: str) -> Failure:
 def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]) -> JsonObject:
     """The body as a new object of *kind*. Raises Failure."""
     try:
-        found = document(request)
+        found = document(request, kind)
         obj = _typed(found.value, request.body, kind)
+    except BadNumber as error:
+        raise _unhandled(kind, str(error)) from error
     except Undecodable as error:
         raise _unrecognized(kind, str(error), request.body) from error
     try:

@@ -7,12 +7,14 @@ from typing import Final
 from kargo_py.local.apiserver import discovery
 from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.failures import Failure
+from kargo_py.local.apiserver.negotiation import OBJECTS, check_media
 from kargo_py.local.apiserver.openapi import Documents as OpenApi
-from kargo_py.local.apiserver.wire import JsonObject, Request, Response, encode
+from kargo_py.local.apiserver.wire import JSON, JsonObject, Request, Response, encode
 
 PAGE_NOT_FOUND: Final = Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
 _OK: Final = Response(200, b"ok", "text/plain; charset=utf-8")
 _HEALTH: Final = ("healthz", "livez", "readyz")
+_REPRESENTATIONS: Final = {"version": JSON, "api": OBJECTS, "apis": OBJECTS}
 _CHECKS: Final = ("ping", "log", "etcd")
 
 
@@ -38,6 +40,8 @@ class Documents:
             return PAGE_NOT_FOUND
         if request.method != "GET" and (parts[0] != "apis" or len(parts) == 1):
             raise not_allowed()
+        if parts[0] in _REPRESENTATIONS:
+            check_media(request.headers.get("accept", ""), _REPRESENTATIONS[parts[0]])
         return Response(200, made if isinstance(made, bytes) else encode(made))
 
     def _health(self, request: Request, parts: tuple[str, ...]) -> Response:

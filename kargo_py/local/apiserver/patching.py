@@ -127,7 +127,7 @@ def _decoder(
     def decode(made: Any) -> JsonObject:
         if not isinstance(made, dict):
             raise _unusable(show(made), f"json: cannot unmarshal {type(made).__name__} into Go value")
-        text = "" if kind.custom and not twice else show(made)
+        text = show(made) if options.validation == "Strict" else ""  # before unknown fields are taken out
         _check_identity(kind, made, show)
         try:
             unknown = decode_fields(made, kind)

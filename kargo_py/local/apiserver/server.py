@@ -13,6 +13,8 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self
 
+import msgspec
+
 from kargo_py.local.apiserver import builtin, patching, reading, watching
 from kargo_py.local.apiserver.background import Background
 from kargo_py.local.apiserver.bodies import MAX_BODY, Undecodable
@@ -398,5 +400,6 @@ def _status(status: JsonObject) -> Response:
 def _as_yaml(response: Response, value: Any) -> Response:
     import yaml  # noqa: PLC0415  (few ask for it, and its import is slow)
 
-    text = yaml.dump(value, Dumper=yaml.CSafeDumper, default_flow_style=False, allow_unicode=True)
+    plain = msgspec.json.decode(encode(value))  # of exact types, in which nothing stands twice
+    text = yaml.dump(plain, Dumper=yaml.CSafeDumper, default_flow_style=False, allow_unicode=True)
     return Response(response.code, text.encode(), "application/yaml", response.headers, response.warnings)
