@@ -75,7 +75,7 @@ async def _until_signal(*, keep: bool, port: int) -> int:
 async def _with_files(ending: asyncio.Event, *, keep: bool, port: int) -> None:
     with tempfile.TemporaryDirectory(prefix="kargo-py-demo-") as directory:
         log = Path(directory, "kargo-py.log")
-        with log.open("w", encoding="utf-8") as file:
+        with log.open("w", encoding="utf-8") as file:  # noqa: ASYNC230 - nothing else runs on the loop yet
             _log_to(file)
             try:
                 await _show(Path(directory), ending, keep=keep, port=port)

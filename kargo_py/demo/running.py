@@ -19,7 +19,7 @@ from kargo_py.local.argocd.simulator import ArgoCD
 from kargo_py.local.argocd.timing import Timing
 from kargo_py.testing.definitions import install
 
-PACE: Final = replace(Timing(), compare=0.2, apply=0.6, batching=0.5, start=0.05)
+PACE: Final = replace(Timing(), compare=0.1, apply=0.5, batching=0.5, start=0.05)
 """As the real one, but for the waits in which a spectator sees nothing."""
 
 
@@ -77,6 +77,7 @@ async def first(work: Any, others: tuple[asyncio.Task[None], ...]) -> None:
         for other in others:
             if other.done() and not task.done():
                 await other
+                raise RuntimeError(f"{other.get_name()} ended by itself")
         await task
     finally:
         await _ended(task)

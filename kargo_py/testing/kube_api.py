@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final
 
@@ -49,14 +50,30 @@ class KubeApi:
     that was applied last.
     """
 
-    def __init__(self, client_for: Callable[[str], RestClient], history: History, clock: Clock) -> None:
+    def __init__(
+        self,
+        client_for: Callable[[str], RestClient],
+        history: History,
+        clock: Clock,
+        serve: Callable[[], AbstractAsyncContextManager[Path]],
+    ) -> None:
         self.client = client_for(FIELD_MANAGER)
         self.client_for = client_for
+        self._serve = serve
         self.history = history
         self.clock = clock
         self.project = ""
         self._resources = {str(each.kind): each for each in (*_CORE, *map(resource_of, definitions()))}
         self._ulids = UlidSource(lambda: clock.now().timestamp(), random.Random(0).getrandbits)  # noqa: S311 - names
+
+    def served(self) -> AbstractAsyncContextManager[Path]:
+        """The path of a kubeconfig, as a context: for kubectl, and for programs of your own.
+
+        Raises RuntimeError where time is simulated: it would run away from who talks through sockets.
+        """
+        if self.clock.simulated:
+            raise RuntimeError("the API cannot be served in simulated time: leave the mark simulated_time out")
+        return self._serve()
 
     @property
     def resources(self) -> Sequence[Resource]:

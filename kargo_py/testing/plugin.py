@@ -37,7 +37,7 @@ SIMULATED_TIME = "simulated_time"
 def _async_fixture(function: Callable[..., Any]) -> Any:
     """A fixture of pytest-asyncio; without that, one that says so."""
     if _HAS_ASYNCIO:
-        return pytest_asyncio.fixture(function)
+        return pytest_asyncio.fixture(function, loop_scope="function")
 
     @pytest.fixture(name=function.__name__)
     def missing() -> None:

@@ -15,7 +15,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -128,7 +128,9 @@ async def kube_api(server: RealServer, clock: Clock) -> AsyncIterator[KubeApi]:
         await install(await opened())
         spare = {agent: await opened() for agent in _AGENTS}
         history = _WatchedHistory(clients[0])
-        api = KubeApi(lambda agent: spare.get(agent) or clients[0], history, clock)
+        api = KubeApi(
+            lambda agent: spare.get(agent) or clients[0], history, clock, lambda: nullcontext(server.kubeconfig)
+        )
         stack.push_async_callback(_clear, clients[0], api)
         stack.push_async_callback(history.close)
         for resource in api.resources:

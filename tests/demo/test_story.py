@@ -270,6 +270,17 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert len(err.splitlines()) == 1
 
 
+def test_without_the_extra() -> None:
+    """Where kargo-py was installed without [local], that is said in one line."""
+    code = "import sys; sys.modules['rich'] = None; from kargo_py.cli.main import app; app(['demo'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("kargo-py: this command needs the package rich, which is not installed")
+
+
 def test_on_a_terminal(tmp_path: Path) -> None:
     """On a terminal the tables are drawn, in colours, below the commands; Ctrl-C gives the terminal back whole."""
     ours, theirs = pty.openpty()

@@ -11,6 +11,8 @@ import pytest
 
 from kargo_py.controllers.running import Options
 from kargo_py.kube.client import EventType
+from kargo_py.kube.codec import JSON
+from kargo_py.kube.connection import connect
 from kargo_py.kube.errors import Invalid, NotFound
 from kargo_py.kube.resources import Resource
 from kargo_py.local.argocd.simulator import ArgoCD
@@ -23,6 +25,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples/test-your-pipeline"
 PIPELINE = EXAMPLE / "pipeline.yaml"
 APP = "shop-prod"
 
+# The mark has a meaning only where the fixture clock is asked for.
 pytestmark = [
     pytest.mark.simulated_time,
     pytest.mark.nonblocking_exempt(reason="the CRDs are made from the models' sources, once in a process"),
@@ -271,6 +274,26 @@ class TestOptions:
 
         assert kube_api.clock.now() - begun < timedelta(seconds=60)
         assert "v1/mine/" in str(kube_api.written("Application", APP)[-1].object["metadata"]["annotations"])
+
+
+class TestServed:
+    """The API, for who needs a socket."""
+
+    async def test_not_in_simulated_time(self, kube_api: KubeApi) -> None:
+        """There it is refused, with the reason."""
+        with pytest.raises(RuntimeError, match="cannot be served in simulated time"):
+            kube_api.served()
+
+
+async def test_served() -> None:
+    """Another client sees by the kubeconfig what the test does; the file goes with the context."""
+    async with embedded(Clock()) as api:
+        await api.apply(PIPELINE)
+        async with api.served() as kubeconfig, await connect(kubeconfig=str(kubeconfig)) as client:
+            stages = await client.list(api.resource("Stage"), codec=JSON)
+
+    assert [stage["metadata"]["name"] for stage in stages.items] == ["prod"]
+    assert not await asyncio.to_thread(kubeconfig.exists)
 
 
 def test_the_same_every_time() -> None:

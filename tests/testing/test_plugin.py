@@ -78,11 +78,15 @@ def test_the_example_on_a_real_server() -> None:
     assert (done.returncode, outcome(done)) == (0, "2 passed, 1 skipped"), done.stdout
 
 
-@pytest.mark.parametrize(("mode", "mark"), [("auto", ""), ("strict", "@pytest.mark.asyncio")], ids=["auto", "strict"])
-def test_modes_of_pytest_asyncio(project: Path, mode: str, mark: str) -> None:
-    """The fixtures work in both, without any configuration but that."""
+@pytest.mark.parametrize(
+    ("mode", "mark", "scope"),
+    [("auto", "", "function"), ("strict", "@pytest.mark.asyncio", "session")],
+    ids=["auto", "strict, fixtures of other scopes"],
+)
+def test_modes_of_pytest_asyncio(project: Path, mode: str, mark: str, scope: str) -> None:
+    """The fixtures work in both, whatever the project does with fixtures of its own."""
     (project / "test_it.py").write_text(f"import pytest\nfrom pathlib import Path\n\n{mark}{PROMOTES}")
-    done = run(project, "-q", "-o", f"asyncio_mode={mode}", "-o", "asyncio_default_fixture_loop_scope=function")
+    done = run(project, "-q", "-o", f"asyncio_mode={mode}", "-o", f"asyncio_default_fixture_loop_scope={scope}")
 
     assert (done.returncode, outcome(done)) == (0, "1 passed"), done.stdout
 
