@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -27,6 +28,18 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 class Undecodable(Exception):
     """The body cannot be read; the text says why, as Go does."""
+
+
+class BadJson(Undecodable):
+    """It is no JSON."""
+
+    def __str__(self) -> str:
+        return f"couldn't get version/kind; json parse error: {self.why}"
+
+    @property
+    def why(self) -> str:
+        """Without the words that the real server puts before it."""
+        return str(self.args[0])
 
 
 class BadNumber(Undecodable):
@@ -71,7 +84,7 @@ def _float(text: str) -> float | int:
     if number in {float("inf"), float("-inf")}:
         raise _TooLarge(text)
     if number.is_integer() and abs(number) < 1e21:  # from there on Go writes an exponent
-        return int(number)
+        return int(Decimal(repr(number)))  # as Go prints it: digits beyond the precision are zeros
     return number
 
 
@@ -113,7 +126,7 @@ def _children(value: Any) -> Iterator[Any]:
 
 def _decode_slowly(body: bytes) -> Document:
     if (wrong := why_not(body, max_depth=MAX_DEPTH)) is not None:
-        raise Undecodable(wrong)
+        raise BadJson(wrong)
     twice: list[_Twice] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kargo_py.local.apiserver import objectmeta, protobuf
-from kargo_py.local.apiserver.bodies import BadNumber, Document, Undecodable, decode_json, decode_yaml
-from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
+from kargo_py.local.apiserver.bodies import BadJson, BadNumber, Document, Undecodable, decode_json, decode_yaml
+from kargo_py.local.apiserver.failures import Failure, bad_request
 from kargo_py.local.apiserver.gotypes import Struct, Undecodable as Mistyped
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.metatypes import DELETE_OPTIONS
@@ -102,13 +102,13 @@ def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
         value = {}
     if value is not None and not isinstance(value, dict):
         name = {bool: "bool", str: "string", list: "array"}.get(type(value), "number")
-        raise Undecodable(f"json: cannot unmarshal {name} into Go value of type {TYPE_META}")
+        raise BadJson(f"json: cannot unmarshal {name} into Go value of type {TYPE_META}")
     given = value or {}
     for field in ("apiVersion", "kind"):
         if not isinstance(given.get(field, ""), str):
             name = {bool: "bool", list: "array", dict: "object", type(None): "null"}.get(type(given[field]), "number")
             if given[field] is not None:
-                raise Undecodable(f"json: cannot unmarshal {name} into Go struct field .{field} of type string")
+                raise BadJson(f"json: cannot unmarshal {name} into Go struct field .{field} of type string")
             del given[field]
     api_version, name = given.get("apiVersion", ""), given.get("kind", "")
     if kind.custom:
@@ -119,11 +119,6 @@ def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
                 f"the API version in the data ({api_version}) does not match "
                 f"the expected API version ({kind.api_version})"
             )
-        if name != kind.kind:
-            error = FieldError(Cause.INVALID, "kind", name, f"must be {kind.kind}")
-            metadata = given.get("metadata")
-            own = metadata.get("name") if isinstance(metadata, dict) else ""
-            raise invalid(kind.group, name, own if isinstance(own, str) else "", [error])
         return given
     _check_type(api_version or kind.api_version, name or kind.kind, kind)
     given["apiVersion"], given["kind"] = kind.api_version, kind.kind
@@ -142,12 +137,7 @@ def _check_type(api_version: str, name: str, kind: Kind) -> None:
 
 
 def _unrecognized(kind: Kind, why: str, body: bytes) -> Failure:
-    prefix = (
-        "" if "Object 'Kind'" in why or why.startswith("yaml:") else "couldn't get version/kind; json parse error: "
-    )
-    return bad_request(
-        f"the object provided is unrecognized (must be of type {kind.kind}): {prefix}{why} ({summary(body)})"
-    )
+    return bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): {why} ({summary(body)})")
 
 
 def _unhandled(kind: Kind, why: str) -> Failure:

@@ -95,6 +95,7 @@ class Failure(Exception):
     details: JsonObject | None = None
     headers: dict[str, str] = field(default_factory=dict)
     metadata: JsonObject = field(default_factory=dict)
+    warnings: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"{self.code} {self.reason}: {self.message}"
@@ -117,7 +118,7 @@ class Failure(Exception):
 
     def response(self) -> Response:
         """The answer to the request that failed."""
-        return Response(self.code, encode(self.status()), headers=self.headers)
+        return Response(self.code, encode(self.status()), headers=self.headers, warnings=self.warnings)
 
 
 def bad_request(message: str) -> Failure:

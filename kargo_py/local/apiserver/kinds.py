@@ -86,6 +86,8 @@ class Kind:
     """Fields that may be selected by, beside ``metadata.name`` and ``metadata.namespace``."""
     custom: bool = False
     """It comes from a CustomResourceDefinition."""
+    deprecation: str = ""
+    """What every client of this version is warned of."""
     name_rule: names.NameRule = names.dns_subdomain
     verbs: Sequence[str] = VERBS
     subresources: Sequence[str] = ()

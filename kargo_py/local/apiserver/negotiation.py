@@ -46,8 +46,9 @@ def wanted(accept: str, *, stream: bool = False) -> Wanted:
     raise Failure(406, "NotAcceptable", f"only the following media types are accepted: {known}")
 
 
-def check_media(accept: str, known: str = f"{OBJECTS}, {_STREAMS}") -> None:
+def check_media(accept: str, known: str = OBJECTS, *, streams: bool = False) -> None:
     """What the part of the real server that has the built-in kinds asks for first. Raises Failure."""
+    known = f"{known}, {_STREAMS}" if streams else known
     media_types = {*known.split(", "), "*/*"}
     if accept and not any(media in media_types for media, _ in _clauses(accept)):
         raise Failure(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {known}", {})

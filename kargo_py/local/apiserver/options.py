@@ -92,13 +92,12 @@ def _match_errors(options: ListOptions) -> list[FieldError]:
     if options.watch:
         if options.match and options.initial_events is None:
             forbidden(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
-        if options.initial_events is not None:
-            if options.match != "NotOlderThan":
-                forbidden(field, f"sendInitialEvents requires setting {field} to NotOlderThan")
-            if options.match not in {"", "NotOlderThan"}:
-                errors.append(_unsupported(field, options.match, ("NotOlderThan",)))
-            if options.token:
-                forbidden(field, f"{field} is forbidden when continue is provided")
+        if options.initial_events is not None and options.match != "NotOlderThan":
+            forbidden(field, f"sendInitialEvents requires setting {field} to NotOlderThan")
+        if options.match not in {"", "NotOlderThan"}:
+            errors.append(_unsupported(field, options.match, ("NotOlderThan",)))
+        if options.match and options.token:
+            forbidden(field, f"{field} is forbidden when continue is provided")
         return errors
     if options.match:
         if not options.version:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -151,9 +152,11 @@ def _read_token(text: str) -> tuple[int, str]:
         raise _bad_token(f"server does not recognize this encoded version {fields.get('v', '')}")
     if not isinstance(version, int) or version == 0 or version < _INCONSISTENT:
         raise _bad_token(f"incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
-    if not isinstance(start, str) or not start.startswith("/"):
-        raise _bad_token(f"key {start}")
-    return version, start[1:].rstrip("\0")
+    key = start if isinstance(start, str) else ""
+    key = key if key.startswith("/") else f"/{key}"
+    if posixpath.normpath(key) != key:
+        raise _bad_token(f"{start}")
+    return version, key[1:].rstrip("\0")
 
 
 def _bad_token(why: str) -> Failure:

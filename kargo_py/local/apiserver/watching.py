@@ -81,6 +81,8 @@ def lines(
         if options.bookmarks:
             first.append(_bookmark(watched.kind, version, render, initial=True))
         return _followed(watched, first, version, seconds, options, now, render)
+    if since == 0 and options.initial_events is False:
+        return _followed(watched, [], version, seconds, options, now, render)
     if since == 0:
         first = [
             _line("ADDED", render(view))
