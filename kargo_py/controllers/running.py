@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
@@ -23,6 +23,7 @@ from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.world import COMPONENT, NAMESPACES, Responsibility, World
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.kube.cache import Cache
+from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.connection import connect
 from kargo_py.kube.controller import Controller
@@ -77,11 +78,6 @@ class Options:
     metrics_address: str = ""
     abort_patience: timedelta = timedelta(minutes=10)
     responsibility: Responsibility = field(default_factory=Responsibility)
-
-
-def utc_now() -> datetime:
-    """Tell the time."""
-    return datetime.now(UTC)
 
 
 class StartError(Exception):

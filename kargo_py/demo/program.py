@@ -7,7 +7,6 @@ import signal
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -19,6 +18,7 @@ from kargo_py.demo.pipeline import ARGOCD, PROJECT
 from kargo_py.demo.running import PACE, cast, first, told
 from kargo_py.demo.screens import screen
 from kargo_py.demo.telling import NotAsTold
+from kargo_py.kube.clock import utc_now
 from kargo_py.kube.errors import KubeError
 from kargo_py.local.apiserver import kubeconfig
 from kargo_py.local.apiserver.serve import ListenError, serving
@@ -99,7 +99,7 @@ def _log_to(file: TextIO) -> None:
 
 async def _show(directory: Path, ending: asyncio.Event, *, keep: bool, port: int) -> None:
     began = time.monotonic()
-    async with ApiServer(now=lambda: datetime.now(UTC)) as core, serving(core, port=port) as address:
+    async with ApiServer(now=utc_now) as core, serving(core, port=port) as address:
         config = directory / "kubeconfig"
         await asyncio.to_thread(kubeconfig.write, config, address.kubeconfig())
         with screen() as out:

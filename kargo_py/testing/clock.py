@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from kargo_py.kube.clock import utc_now
+
 BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """When simulated time begins."""
 
@@ -26,7 +28,7 @@ class Clock:
 
     def now(self) -> datetime:
         """The time of day, as it is written into objects."""
-        return datetime.now(UTC)
+        return utc_now()
 
     async def advance(
         self,

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from kargo_py.demo.program import LOOK_AROUND
 from kargo_py.demo.running import cast, told
 from kargo_py.demo.telling import ClientHands, Hands, NotAsTold
 from kargo_py.kube.client import Client, JsonObject
+from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON
 from kargo_py.local.apiserver import kubeconfig
 from kargo_py.local.apiserver.serve import serving
@@ -142,7 +142,7 @@ async def created(directory: Path, hands: Callable[[Client], Hands]) -> dict[str
             found[name] = essence(event.stored.obj)
 
     screen = Quiet()
-    async with ApiServer(now=lambda: datetime.now(UTC)) as core, serving(core) as address:
+    async with ApiServer(now=utc_now) as core, serving(core) as address:
         kubeconfig.write(directory / "kubeconfig", address.kubeconfig())
         core.store.observers.append(observe)
         async with cast(directory / "kubeconfig", FAST) as company, told(company, directory, screen, hands):
