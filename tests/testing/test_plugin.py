@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / "examples/test-your-pipeline"
 GUIDE = REPOSITORY / "docs/how-to/test-your-pipeline.md"
+
+PLUGINS = ("pytest_asyncio.plugin", "kargo_py.testing.plugin")
 
 PROMOTES = """
 async def test_promotes(kube_api, argocd, controller):
@@ -30,22 +33,19 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(
-    directory: Path, *arguments: str, program: tuple[str, ...] = ("-m", "pytest"), **environment: str
+    directory: Path,
+    *arguments: str,
+    program: tuple[str, ...] = ("-m", "pytest"),
+    plugins: Sequence[str] = PLUGINS,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run pytest in *directory* as a user would; the plugin is named, since our checkout may not be installed."""
+    """Run pytest in *directory* as a user would, with the plugins that a user of ours has."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
+    named = [word for plugin in plugins for word in ("-p", plugin)]
     return subprocess.run(
-        [
-            sys.executable,
-            *program,
-            "-p",
-            "kargo_py.testing.plugin",
-            "-p",
-            "no:cacheprovider",
-            *arguments,
-        ],
+        [sys.executable, *program, *named, "-p", "no:cacheprovider", *arguments],
         cwd=directory,
-        env={**variables, "PYTHONPATH": str(REPOSITORY), **environment},
+        env={**variables, "PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment},
         capture_output=True,
         text=True,
         timeout=110,
@@ -111,7 +111,7 @@ def test_without_pytest_asyncio(project: Path) -> None:
     """A test that uses a fixture says what to install; others do not notice."""
     (project / "test_it.py").write_text("def test_a():\n    pass\n\ndef test_b(kube_api):\n    pass\n")
     code = "import sys; sys.modules['pytest_asyncio'] = None\nimport pytest; sys.exit(pytest.main(sys.argv[1:]))"
-    done = run(project, "-q", program=("-c", code), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    done = run(project, "-q", program=("-c", code), plugins=PLUGINS[1:])
 
     assert outcome(done) == "1 passed, 1 error"
     assert "pip install pytest-asyncio" in done.stdout
