@@ -232,6 +232,8 @@ def demo(
     try:
         code = show(keep=keep, port=port)
     except DemoFailed as error:
+        for line in error.log:
+            typer.echo(line, err=True)
         fail(str(error))
     raise typer.Exit(code)
 

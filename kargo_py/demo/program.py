@@ -35,7 +35,11 @@ _LOG_LINES = 15
 
 
 class DemoFailed(Exception):
-    """It did not go as told; the text says what was expected and what was seen."""
+    """It did not go as told: the text says what was expected and what was seen; ``log`` is the end of the log."""
+
+    def __init__(self, why: str, log: Sequence[str]) -> None:
+        super().__init__(why)
+        self.log = log
 
 
 def show(*, keep: bool = False, port: int = 0) -> int:
@@ -81,7 +85,8 @@ async def _with_files(ending: asyncio.Event, *, keep: bool, port: int) -> None:
                 await _show(Path(directory), ending, keep=keep, port=port)
             except (NotAsTold, StartError, ListenError, KubeError) as error:
                 file.flush()
-                raise DemoFailed("\n".join([str(error), *_last_lines(log)])) from error
+                lines = (await asyncio.to_thread(log.read_text, "utf-8")).splitlines()
+                raise DemoFailed(str(error), lines[-_LOG_LINES:]) from error
 
 
 def _log_to(file: TextIO) -> None:
@@ -112,8 +117,3 @@ async def _show(directory: Path, ending: asyncio.Event, *, keep: bool, port: int
                     if keep:
                         ending.set()
                         await first(asyncio.Event().wait(), company.at_work)
-
-
-def _last_lines(log: Path) -> Sequence[str]:
-    lines = log.read_text(encoding="utf-8").splitlines()[-_LOG_LINES:]
-    return ["the end of the controllers' log:", *lines] if lines else []

@@ -270,6 +270,38 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert len(err.splitlines()) == 1
 
 
+def test_not_as_told(tmp_path: Path) -> None:
+    """It ends with code 1; the last line says what was expected and what was seen, after the end of the log."""
+    code = """
+from kargo_py.cli.main import app
+from kargo_py.controllers.world import NAMESPACES
+from kargo_py.demo import running
+from kargo_py.demo.acts import Look, Ref, Scene
+from kargo_py.kube.resources import Key
+
+running.scenes = lambda: [Scene("T", "t", [Look(Ref(NAMESPACES, Key("", "argocd")), ("status", "phase"), ["Gone"])])]
+app(["demo"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    *log, why = done.stderr.splitlines()
+
+    assert done.returncode == 1
+    assert why == (
+        "kargo-py: kubectl get namespace/argocd -o jsonpath='{.status.phase}': expected “Gone”; seen: Active"
+    )
+    assert any("controllers running" in line for line in log)
+    assert all(line.startswith("{") for line in log)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_the_extra() -> None:
     """Where kargo-py was installed without [local], that is said in one line."""
     code = "import sys; sys.modules['rich'] = None; from kargo_py.cli.main import app; app(['demo'])"
