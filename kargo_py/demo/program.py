@@ -60,9 +60,8 @@ async def _until_signal(*, keep: bool, port: int) -> int:
     task = asyncio.ensure_future(_with_files(ending, keep=keep, port=port))
 
     def stop(number: int) -> None:
-        if not came:
-            task.cancel()
         came.append(number)
+        task.cancel()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -6,6 +6,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Sequence
+from io import TextIOWrapper
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -176,6 +177,8 @@ def _table(head: Sequence[str], rows: Sequence[Row]) -> Table:
 
 
 def screen() -> PlainScreen | LiveScreen:
-    """The one that suits standard output."""
+    """The one that suits standard output; what that cannot encode is shown as a question mark."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False)
     return LiveScreen(console) if console.is_terminal and not console.is_dumb_terminal else PlainScreen()

@@ -178,6 +178,7 @@ async def test_the_story_on_a_real_server(tmp_path: Path) -> None:
 def started(*arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
     """The demo, as a process."""
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(options.pop("tmp"))}
+    variables |= options.pop("env", {})
     process = subprocess.Popen(
         [*COMMAND, *arguments], env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
     )
@@ -200,8 +201,8 @@ def line_with(process: subprocess.Popen[str], words: str) -> str:
 
 
 def test_the_program(tmp_path: Path) -> None:
-    """It tells the story in plain text, ends with code 0 and leaves nothing behind."""
-    with started(tmp=tmp_path) as process:
+    """It tells the story in plain text, also in ASCII, ends with code 0 and leaves nothing behind."""
+    with started(tmp=tmp_path, env={"PYTHONIOENCODING": "ascii"}) as process:
         out, err = process.communicate(timeout=100)
 
     assert (process.returncode, err) == (0, "")
