@@ -197,7 +197,7 @@ class ApiServer:
     def _has(self, kind: Kind, subresource: str) -> bool:
         if subresource == "status":
             return kind.has_status
-        return subresource in kind.subresources and subresource != "scale"
+        return subresource in kind.subresources
 
     def _allows(self, target: Target, verb: str, method: str) -> bool:
         kind = target.kind
@@ -358,7 +358,7 @@ class ApiServer:
         try:
             body = document(request).value
         except Undecodable as error:
-            raise Failure(500, "", str(error)) from error
+            raise Failure(500, "", error.unrecognized) from error
         return delete_options(request, body)
 
     def _respond(self, code: int, kind: Kind, stored: Stored, look: Wanted, include: str = "Metadata") -> Response:
