@@ -36,7 +36,6 @@ class KubernetesAsyncio:
     """The classes used; they have no type information of their own."""
 
     Configuration: Any
-    RESTClientObject: Any
     KubeConfigLoader: Any
     InClusterConfigLoader: Any
     ConfigException: type[Exception]
@@ -56,13 +55,13 @@ def load() -> KubernetesAsyncio:
             client.Configuration = configuration  # type: ignore[attr-defined]
         kube_config = importlib.import_module(_KUBE_CONFIG)
         in_cluster = importlib.import_module(f"{_ROOT}.config.incluster_config")
-        rest = importlib.import_module(f"{_CLIENT}.rest")
+        # For who imports one of the api modules next: they import each other in a circle that begins well only here.
+        importlib.import_module(f"{_CLIENT}.rest")
     finally:
         _narrow.importing = False
         sys.meta_path.remove(finder)
     return KubernetesAsyncio(
         Configuration=configuration,
-        RESTClientObject=rest.RESTClientObject,
         KubeConfigLoader=kube_config.KubeConfigLoader,
         InClusterConfigLoader=in_cluster.InClusterConfigLoader,
         ConfigException=kube_config.ConfigException,

@@ -1,4 +1,4 @@
-"""The connections to one API server: aiohttp, with the TLS that kubernetes-asyncio sets up, and fresh credentials.
+"""The connections to one API server: aiohttp, TLS as kubernetes-asyncio's configuration says, and fresh credentials.
 
 kubernetes-asyncio's own request path is not used: it serialises bodies itself, has no time-outs, and its session looks
 into ``~/.netrc`` and the proxy variables for each request, in threads. What the proxy is, is decided once here; then a
@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import ipaddress
+import os
+import socket
 import ssl
 import urllib.request
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,8 +24,8 @@ import aiohttp
 import structlog
 from yarl import URL
 
-from kargo_py.kube._kubernetes_asyncio import load as load_library
 from kargo_py.kube.errors import ConfigError
+from kargo_py.kube.exchange import Answer, BrokenOff, NoAnswer, NotSent, Request, TransportFailure
 from kargo_py.kube.kubeconfig import Access, Source
 from kargo_py.messages import Shown, message
 
@@ -40,28 +42,38 @@ NOT_RENEWED = message(
     shown=Shown.LOG,
 )
 
+CERTIFICATE_NOT_ACCEPTED = message(
+    "its certificate is not accepted: {why}",
+    do="Correct `certificate-authority-data` or `server` in the kubeconfig; the certificate may have expired as well.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+TLS_FAILED = message(
+    "TLS failed: {why}",
+    do="Check that `server` in the kubeconfig is an address that speaks TLS, and what stands between.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+PROXY_REFUSED = message(
+    "the proxy answered {code} {why}",
+    do="Correct `proxy-url` in the kubeconfig, or `HTTPS_PROXY` and `NO_PROXY`.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+NO_CONNECTION_IN_TIME = message(
+    "no connection in time",
+    do="Check address, firewall and proxy: nothing answers there, not even with a refusal.",
+    shown=Shown.COMMAND_LINE | Shown.LOG,
+)
+
 _READ_BUFFER = 2**20
+_TURNS_TO_CLOSE = 100
 
 _log = structlog.get_logger(__name__)
 
 
-class BrokenOff(Exception):
+class _Unrepeated(Exception):
     """A request that must be sent only once got no answer; ``__cause__`` is what aiohttp raised."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is sent. ``once``: never send it again by yourself (aiohttp does, for methods it takes to be idempotent)."""
-
-    method: str
-    path: str
-    headers: Sequence[tuple[str, str]]
-    body: bytes | None
-    timeout: aiohttp.ClientTimeout
-    once: bool
-
-
-class Transport:
+class SocketTransport:
     """Sends requests with credentials that are renewed in time; made by :func:`open_transport`.
 
     ``generation`` counts the renewals: whoever is answered 401 says which credentials were refused.
@@ -94,25 +106,29 @@ class Transport:
         return f"{self._access.user} of the {self._source.name}"
 
     @asynccontextmanager
-    async def sent(self, request: Request) -> AsyncGenerator[aiohttp.ClientResponse]:
-        """Send *request* and give its answer, whatever its code; raises what aiohttp does, or BrokenOff."""
+    async def sent(self, request: Request) -> AsyncGenerator[Answer]:
+        """Send *request* and give its answer, whatever its code; raises TransportFailure."""
         line = self._line
         line.users += 1
+        limits = request.limits
         try:
             async with line.session.request(
                 request.method,
                 URL(line.server + request.path, encoded=True),
                 headers=[*line.headers, *line.to_proxy, *request.headers],
                 data=request.body,
-                timeout=request.timeout,
+                timeout=aiohttp.ClientTimeout(limits.total, limits.ready, limits.silence, limits.connect),
                 allow_redirects=False,
                 middlewares=(_once,) if request.once else (),
                 **line.options,
             ) as response:
                 try:
-                    yield response
+                    yield _Answer(response)
                 finally:
                     _abandon(response)
+        except (_Unrepeated, aiohttp.ClientError, TimeoutError, OSError) as error:
+            cause = error.__cause__ if isinstance(error, _Unrepeated) else error
+            raise _failure(cause) from cause
         finally:
             line.users -= 1
             await self._close_unused(line)
@@ -146,9 +162,7 @@ class Transport:
     async def close(self) -> None:
         """Close all connections."""
         for line in [self._line, *self._retired]:
-            await line.session.close()
-        # What was abandoned or closed is gone one turn of the loop later.
-        await asyncio.sleep(0)
+            await line.close()
 
     async def _renew(self, *, refused: bool) -> None:
         access = await self._source.load()
@@ -168,11 +182,28 @@ class Transport:
     async def _close_unused(self, line: _Line) -> None:
         if line in self._retired and not line.users:
             self._retired.remove(line)
-            await line.session.close()
+            await line.close()
 
     def _next_renewal(self, access: Access) -> float:
         after = float("inf") if access.renew_after is None else access.renew_after
         return asyncio.get_running_loop().time() + after
+
+
+class _Answer:
+    """An answer over a socket."""
+
+    __slots__ = ("_response", "headers", "status")
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    async def read(self) -> bytes:
+        return await self._response.read()
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self._response.content.iter_any()
 
 
 def _abandon(response: aiohttp.ClientResponse) -> None:
@@ -185,14 +216,51 @@ def _abandon(response: aiohttp.ClientResponse) -> None:
         connection.transport.abort()
 
 
-async def open_transport(source: Source, *, pause: float) -> Transport:
+def _failure(error: BaseException | None) -> TransportFailure:
+    if isinstance(error, _NEVER_SENT):
+        return NotSent(_why_not_connected(error))
+    if isinstance(error, TimeoutError):
+        return NoAnswer()
+    return BrokenOff(_one_line(error))
+
+
+# TLS and DNS failures are connector errors too.
+_NEVER_SENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.InvalidURL,
+)
+
+
+def _why_not_connected(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        verification = getattr(error.certificate_error, "verify_message", "") or _one_line(error.certificate_error)
+        return CERTIFICATE_NOT_ACCEPTED(why=verification.rstrip("."))
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return TLS_FAILED(why=_one_line(error.os_error))
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return PROXY_REFUSED(code=error.status, why=error.message)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return NO_CONNECTION_IN_TIME()
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno
+        return os.strerror(number) if number and number > 0 else _one_line(error.os_error)
+    return _one_line(error)
+
+
+def _one_line(error: BaseException | None) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+async def open_transport(source: Source, *, pause: float) -> SocketTransport:
     """Load access from *source*; nothing is sent yet.
 
     Refused credentials are renewed at most every *pause* seconds. Raises ConfigError.
     """
     access = await source.load()
     options = await asyncio.to_thread(_options, access)
-    return Transport(source, access, _Line(access, options), pause=pause)
+    return SocketTransport(source, access, _Line(access, options), pause=pause)
 
 
 class _Line:
@@ -207,19 +275,54 @@ class _Line:
         # Without TLS there is no tunnel to open: the proxy reads the request itself.
         self.to_proxy = list(options.get("proxy_headers", {}).items()) if self.server.startswith("http:") else []
         self.users = 0
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         try:
-            library_session = load_library().RESTClientObject(configuration).pool_manager
+            connector = aiohttp.TCPConnector(
+                limit=configuration.connection_pool_maxsize, ssl=_tls(configuration), socket_factory=self._socket
+            )
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(CERTIFICATES_UNUSABLE(server=self.server, why=error)) from error
-        connector = library_session.connector
-        library_session.detach()
         self.session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_READ_BUFFER
         )
 
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        made = socket.socket(*address[:3])
+        self._sockets.add(made)
+        return made
+
+    async def close(self) -> None:
+        """Close all connections, also those that aiohttp closed and forgot.
+
+        It waits for the server's part of the TLS farewell on each: perhaps for longer than this event loop runs.
+        """
+        await self.session.close()
+        for _ in range(_TURNS_TO_CLOSE):
+            left = [each for each in self._sockets if each.fileno() != -1]
+            if not left:
+                break
+            for each in left:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            # Its transport reads the end of the stream, and closes, in the next turns of the loop.
+            await asyncio.sleep(0)
+
     def serves(self, access: Access, options: dict[str, Any]) -> bool:
         """True if *access* is the same but for its headers."""
         return self._material == _material(access.configuration) and self.options == options
+
+
+def _tls(configuration: Any) -> ssl.SSLContext:
+    """TLS as kubernetes-asyncio sets it up; its own connector cannot be told to keep account of its sockets."""
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.disable_strict_ssl_verification:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def _material(configuration: Any) -> tuple[Any, ...]:
@@ -232,7 +335,7 @@ async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerTy
     try:
         return await handler(request)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise BrokenOff from error
+        raise _Unrepeated from error
 
 
 def _options(access: Access) -> dict[str, Any]:

@@ -58,7 +58,6 @@ def test_used_whole_afterwards(use: str) -> None:
 from kubernetes_asyncio import client
 from kubernetes_asyncio.config import kube_config
 assert client.Configuration is parts.Configuration is kube_config.Configuration
-assert client.rest.RESTClientObject is parts.RESTClientObject
 assert client.ApiException is sys.modules["kubernetes_asyncio.client.rest"].ApiException
 assert kube_config.ApiClient is client.ApiClient
 assert type(client) is type(sys)

@@ -14,6 +14,7 @@ from kargo_py.kube.cache import Cache
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.connection import connect
 from kargo_py.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Unauthorized
+from kargo_py.kube.exchange import BrokenOff
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient, Settings
 from kargo_py.kube.writes import contains, guarded_patch
@@ -215,7 +216,7 @@ async def test_answer_that_got_lost(client: RestClient, namespace: str, monkeypa
         answer = await send(call, limits)
         if call.verb == "patch" and not lost:
             lost += 1
-            raise client._transport_error(call, ConnectionResetError("reset by the test"))
+            raise client._unanswered(call, BrokenOff("reset by the test"))
         return answer
 
     monkeypatch.setattr(client, "_body", loses_the_first_answer)

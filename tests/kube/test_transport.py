@@ -17,7 +17,7 @@ from kargo_py.kube.codec import JSON
 from kargo_py.kube.errors import ConfigError, Unauthorized, Unreachable
 from kargo_py.kube.resources import Key
 from kargo_py.kube.rest import RestClient
-from kargo_py.kube.transport import environment_proxy
+from kargo_py.kube.transport import SocketTransport, environment_proxy
 from tests.kube.fakes import THINGS, thing
 from tests.kube.peer import Credentials, Peer, client_of, serving
 
@@ -162,6 +162,35 @@ def who(request: web.Request) -> str:
     return str(dict(pair for part in subject for pair in part)["commonName"])
 
 
+async def test_nothing_stays_open(tls: ssl.SSLContext, ca: str) -> None:
+    """A request given up before its answer began leaves no connection open, though the server bids no farewell."""
+
+    async def deaf(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.pause_reading()
+        try:
+            return await peer.freezes()(request)
+        finally:
+            request.transport.abort()
+
+    async with serving(tls) as peer:
+        peer.plays(deaf)
+        async with client_of(peer, Credentials(peer.url, attributes={"ssl_ca_cert": ca})) as client:
+            waiting = asyncio.create_task(read(client))
+            await peer.until(1)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert outgoing(peer) == 1
+        assert outgoing(peer) == 0
+
+
+def outgoing(peer: Peer) -> int:
+    """How many connections to *peer* are open at this side."""
+    port = int(peer.url.rpartition(":")[2])
+    transports = asyncio.get_running_loop()._transports.values()  # type: ignore[attr-defined]
+    return sum(t.get_extra_info("peername")[1] == port for t in transports if t._sock is not None)
+
+
 async def test_certificate_authority(tls: ssl.SSLContext, ca: str) -> None:
     """The server is talked to if the CA of the configuration knows it, and gets nothing otherwise."""
     async with serving(tls) as peer:
@@ -256,6 +285,7 @@ async def test_new_client_certificate(tls: ssl.SSLContext, ca: str, certificates
             await read(client)
             go_on.set()
             await under_way
+            assert isinstance(client._transport, SocketTransport)
             assert not client._transport._retired
 
     assert seen == ["first", "first", "second"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -49,6 +49,21 @@ class Stream:
     lines: AsyncGenerator[bytes]
     content_type: str = JSON
     warnings: Sequence[str] = ()
+
+
+class Handler(Protocol):
+    """The server, or what stands before it: faults, authentication."""
+
+    async def handle(self, request: Request) -> Response | Stream:
+        """Answer *request*; raises Dropped where a played network breaks."""
+
+
+class Dropped(Exception):
+    """The connection breaks instead of an answer; a stream's generator may raise it too."""
+
+    def __init__(self, *, carried_out: bool) -> None:
+        super().__init__("after the request was carried out" if carried_out else "before the request was read")
+        self.carried_out = carried_out
 
 
 def encode(value: Any) -> bytes:
