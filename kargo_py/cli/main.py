@@ -17,6 +17,12 @@ NO_ARGOCD_KUBECONFIG = message(
     shown=Shown.COMMAND_LINE,
 )
 
+NOT_INSTALLED = message(
+    "this command needs the package {package}, which is not installed; install it with: pip install 'kargo-py[local]'",
+    do="What the embedded API server needs is an extra of kargo-py, so that the controllers do not carry it.",
+    shown=Shown.COMMAND_LINE,
+)
+
 CANNOT_RUN = 1
 USAGE_ERROR = 2
 """Typer's own code for an option that does not exist."""
@@ -154,6 +160,46 @@ def run(
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )
     if (why := serve(options)) is not None:
+        fail(why)
+
+
+@app.command()
+def apiserver(
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any that is free.")
+    ] = 0,
+    write_kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Where to write the kubeconfig [a temporary file that goes when the server ends]."
+        ),
+    ] = None,
+    crds: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="Load CRDs and other objects from a file or folder. May be repeated."),
+    ] = None,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="IP address to listen on.")] = "127.0.0.1",
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Let --host be an address that other machines reach.")
+    ] = False,
+    log_format: Annotated[
+        str, typer.Option(metavar="WORD", help="json, console, or auto: console on a terminal, else json.")
+    ] = "auto",
+    log_level: Annotated[str, typer.Option(metavar="WORD", help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Run an API server in memory, for tests and demos, in the foreground until SIGTERM or SIGINT."""
+    from kargo_py.cli.logs import configure_logs
+
+    try:
+        configure_logs(log_format, log_level)
+    except ValueError as error:
+        fail(str(error), code=USAGE_ERROR)
+    try:
+        from kargo_py.cli.apiserver import Options, run_apiserver
+    except ModuleNotFoundError as error:
+        fail(NOT_INSTALLED(package=error.name))
+    options = Options(host, port, allow_remote, write_kubeconfig, crds or ())
+    if (why := run_apiserver(options)) is not None:
         fail(why)
 
 

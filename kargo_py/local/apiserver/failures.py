@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from kargo_py.local.apiserver.gotext import compact, number, quoted
 from kargo_py.local.apiserver.wire import JsonObject, Response, encode
 
 
@@ -72,18 +72,25 @@ class FieldError:
 
 
 def shown(value: Any) -> str:
-    """A value as Kubernetes shows it in an error: compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    """A value as Kubernetes shows it in an error."""
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, float):
+        return number(value)
+    return compact(value)
 
 
 @dataclass(eq=False)
 class Failure(Exception):
-    """A request that is refused; becomes a ``Status`` with ``status: Failure``."""
+    """A request that is refused; becomes a ``Status`` with ``status: Failure``.
+
+    An empty reason is left out, as the real server does for errors of its parts; empty details are shown.
+    """
 
     code: int
     reason: str
     message: str
-    details: JsonObject = field(default_factory=dict)
+    details: JsonObject | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -97,9 +104,10 @@ class Failure(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
-        if self.details:
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
             status["details"] = self.details
         status["code"] = self.code
         return status
@@ -146,6 +154,11 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> F
     details = _details(group, kind=kind, name=name)
     details["causes"] = [error.as_cause() for error in errors]
     return Failure(422, "Invalid", f'{subject} "{name}" is invalid: {listed}', details)
+
+
+def internal(message: str) -> Failure:
+    """500 without a reason: how the real server answers where it did not expect an error."""
+    return Failure(500, "", message)
 
 
 def expired(message: str) -> Failure:

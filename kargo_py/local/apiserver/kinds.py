@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Final, Protocol
 
+from kargo_py.local.apiserver import names
 from kargo_py.local.apiserver.failures import FieldError
 from kargo_py.local.apiserver.wire import JsonObject
 
@@ -20,6 +21,12 @@ class Column:
     format: str = ""
     description: str = ""
     priority: int = 0
+
+    cell: Callable[[JsonObject, Any], Any] | None = None
+    """Gives the cell for an object and the moment that it is now, where ``json_path`` would not do."""
+
+
+VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 class Rules(Protocol):
@@ -39,6 +46,19 @@ class Rules(Protocol):
 
     def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
         """What is wrong with *obj*; *old* is what it replaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How the objects of one kind are shown as another: events.k8s.io Events are core Events."""
+
+    group: str
+    version: str
+    plural: str
+    shown: Callable[[JsonObject], JsonObject]
+    """The stored object in this kind's words: a new object, which shares parts with it."""
+    stored: Callable[[JsonObject], JsonObject]
+    """The other way."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +85,22 @@ class Kind:
     """Fields that may be selected by, beside ``metadata.name`` and ``metadata.namespace``."""
     custom: bool = False
     """It comes from a CustomResourceDefinition."""
+    name_rule: names.NameRule = names.dns_subdomain
+    verbs: Sequence[str] = VERBS
+    subresources: Sequence[str] = ()
+    """Subresources beside ``status``."""
+    field_readers: Mapping[str, Callable[[JsonObject], str]] = field(default_factory=dict)
+    """How to read those of ``field_selectors`` that are no paths into the object."""
+    counts_generations: bool = False
+    """``metadata.generation`` counts changes of what is asked for."""
+    creates_on_update: bool = False
+    """An update of what is not there creates it."""
+    updates_unconditionally: bool = False
+    """An update without a ``resourceVersion`` replaces whatever is there."""
+    view_of: View | None = None
+    """Objects are those of another kind, in other words."""
+    answer: Callable[[JsonObject], JsonObject] | None = None
+    """Nothing is stored: a create is answered with this of what was sent."""
 
     @property
     def api_version(self) -> str:

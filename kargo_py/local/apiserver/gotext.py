@@ -1,0 +1,71 @@
+"""Values as Go prints them: the API server's messages are Go's formatting verbs."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final
+
+_ESCAPES: Final = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def quoted(text: str) -> str:
+    """``%q``."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{"".join(map(_quoted_char, text))}"'
+
+
+def _quoted_char(char: str) -> str:
+    if short := _ESCAPES.get(char):
+        return short
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def number(value: float) -> str:
+    """``%v`` of an integer or a float."""
+    if isinstance(value, int):
+        return str(value)
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    digits, exponent = _scientific(value)
+    if exponent < -4 or exponent >= 6:
+        return _with_exponent(value, digits, exponent)
+    places = max(len(digits) - 1 - exponent, 0)
+    return f"{value:.{places}f}"
+
+
+def compact(value: Any) -> str:
+    """``encoding/json``: sorted keys, no spaces, markup escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _scientific(value: float) -> tuple[str, int]:
+    """The shortest digits that mean *value*, and the exponent of the first one."""
+    mantissa, _, exponent = f"{abs(value)!r}".partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0").rstrip("0") or "0"
+    leading = len(whole + fraction) - len((whole + fraction).lstrip("0"))
+    return digits, 0 if value == 0 else int(exponent or 0) + len(whole) - 1 - leading
+
+
+def _with_exponent(value: float, digits: str, exponent: int) -> str:
+    point = f".{digits[1:]}" if len(digits) > 1 else ""
+    sign = "-" if value < 0 else ""
+    return f"{sign}{digits[0]}{point}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
