@@ -10,12 +10,11 @@ import json
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from kargo_py.local.apiserver.faults import (
     Delay,
     Drop,
-    Ending,
     EndWatch,
     Fault,
     Forget,
@@ -282,6 +281,9 @@ _REQUESTS = {
 """What may go wrong, and up to which of its number."""
 
 
+_ENDINGS: Sequence[Literal["clean", "cut", "torn"]] = ("clean", "cut", "torn")
+
+
 def _mishap(chance: random.Random) -> Mishap:
     """Something that goes wrong with one request of ours."""
     request = chance.choice(sorted(_REQUESTS))
@@ -290,7 +292,7 @@ def _mishap(chance: random.Random) -> Mishap:
     verb = request.split()[0]
     if verb == "watch":
         events = chance.randint(0, 8)
-        faults += [EndWatch(events, how) for how in Ending]
+        faults += [EndWatch(events, how) for how in _ENDINGS]
         faults += [FreezeWatch(events), FreezeWatch(events), Forget()]
     else:
         faults += [Drop(after=True), Delay(LONG, after=True)]
