@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -25,11 +25,16 @@ TERMINAL = frozenset({"Succeeded", "Failed", "Errored", "Aborted"})
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write that was carried out; ``old`` None: it was created, ``new`` None: it was deleted."""
+    """One write that was carried out; ``old`` None: it was created, ``new`` None: it was deleted.
+
+    ``life`` tells the processes of one program apart; ``decided`` is when it first sent these bytes.
+    """
 
     number: int
     time: float
     writer: str
+    life: int
+    decided: float
     kind: str
     key: Key
     old: JsonObject | None
@@ -44,6 +49,15 @@ class Write:
         return f"{self.time:9.3f} s  #{self.number} {self.writer}: {self.kind} {self.key.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A process of ours was shown the version of an Application that write *number* made."""
+
+    time: float
+    life: int
+    number: int
+
+
 @dataclass(frozen=True)
 class History:
     """All writes; ``quiet`` is the time from which nobody but the controllers did anything, ``end`` when it was over.
@@ -56,7 +70,8 @@ class History:
     quiet: float
     end: float
     instance: str = "me"
-    crashes: Sequence[str] = field(default=())
+    crashes: Sequence[str] = ()
+    seen: Sequence[Seen] = ()
 
     @cached_property
     def _by_kind(self) -> Mapping[str, Sequence[Write]]:

@@ -6,7 +6,7 @@ Each is a function from a history to what breaks it. The names are those by whic
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -42,7 +42,7 @@ from tests.simulation.history import (
 
 ONE_AT_A_TIME = "6 one at a time per Stage"
 CRASHED = "8 bad input never crashes"
-RESTLESS = "at rest nothing is written"
+RESTLESS = "at rest nothing is written again and again"
 
 APPLICATION, PROMOTION, STAGE = "Application", "Promotion", "Stage"
 
@@ -54,6 +54,12 @@ AFTER_ALL_WAS_MISSED = 130.0
 
 BY_EVENT = 70.0
 """Seconds in which it is where nothing stood in the way."""
+
+TO_TAKE_IN = 0.5
+"""Seconds from the arrival of an event until it certainly counts in what is decided."""
+
+AT_REST = 2
+"""How often one object may be written by us within the seconds of REST: Argo CD's verdict may change."""
 
 REST = 100.0
 """Seconds of which there is nothing to say."""
@@ -287,7 +293,10 @@ def record_is_true(history: History) -> Iterator[str | tuple[Write, str]]:
         for target, mark in sorted(issued[uid(write.new)] - told.keys()):
             yield write, f"{write.key.name} has ended, and says nothing of {mark} on {target.name}"
         for place, operation in told.items():
-            if how := _untrue(operation["state"], fates[place], started=place in issued[uid(write.new)]):
+            how = _untrue(operation, fates[place], started=place in issued[uid(write.new)])
+            if how is None and operation["state"] not in _ENDED and _was_shown(history, place, write):
+                how = "we were shown how it ended"
+            if how is not None:
                 yield write, f"{operation['stamp']} on {place[0].name} is on record as {operation['state']}, but {how}"
         if phase_of(write.new) != "Succeeded" and not (write.new["status"].get("message") or ""):
             yield write, f"{write.key.name} is {phase_of(write.new)} and does not say why"
@@ -307,9 +316,19 @@ def _note_fate(history: History, write: Write, fates: dict[tuple[Key, str], set[
     fates[write.key, mark].add(fate)
 
 
-def _untrue(state: str, fates: set[str], *, started: bool) -> str | None:
-    """Why a record of this *state* is not what happened."""
-    match state:
+def _was_shown(history: History, place: tuple[Key, str], record: Write) -> bool:
+    """Whether the process that wrote the record had been shown the end of the operation when it decided to."""
+    target, mark = place
+    ended = {write.number for write, of, _ in ends(history) if of == mark and write.key == target}
+    return any(
+        seen.number in ended and seen.life == record.life and seen.time < record.decided - TO_TAKE_IN
+        for seen in history.seen
+    )
+
+
+def _untrue(operation: JsonObject, fates: set[str], *, started: bool) -> str | None:
+    """Why a record is not what happened."""
+    match operation["state"]:
         case "Pending" | "Running":
             return "its Promotion has ended"
         case "Succeeded" if "Succeeded" not in fates:
@@ -322,10 +341,15 @@ def _untrue(state: str, fates: set[str], *, started: bool) -> str | None:
             return "it was not seen to fail"
         case "NotStarted" | "Refused" if started:
             return "it was started"
-        case "Superseded" if fates & {"Succeeded", "WrongRevision"}:
+        case "Superseded" if fates & {"Succeeded", "WrongRevision"} and not _doubts(operation):
             return "its sync had succeeded"
         case _:
             return None
+
+
+def _doubts(operation: JsonObject) -> bool:
+    """Whether it says itself that how it ended is not known."""
+    return any(words in operation.get("message", "") for words in ("was not seen", "cannot be told"))
 
 
 def never_crashes(history: History) -> Iterator[str | tuple[Write, str]]:
@@ -365,7 +389,7 @@ def _of(history: History, mark: str, promotion: JsonObject) -> bool:
 
 def _kept(history: History, target: Key, first: Write, end: Write) -> str | None:
     between = [w for w in history.timeline(APPLICATION, target) if first.number <= w.number <= end.number]
-    if any(not w.ours and (w.old or {}).get("spec") != (w.new or {}).get("spec") for w in between):
+    if any(_says_otherwise(history, w, end.new) for w in between):
         return None
     if any(o["state"] in {"Detached", "Lost", "Succeeded"} for o in operations_of(end.new) if target_of(o) == target):
         return None
@@ -376,11 +400,20 @@ def _kept(history: History, target: Key, first: Write, end: Write) -> str | None
     return None
 
 
+def _says_otherwise(history: History, write: Write, promotion: JsonObject | None) -> bool:
+    """Whether *write* changes the spec on behalf of somebody else than *promotion*."""
+    if promotion is None or (write.old or {}).get("spec") == (write.new or {}).get("spec"):
+        return False
+    mark = started(history, write)
+    return not write.ours or (mark is not None and not _of(history, mark, promotion))
+
+
 def at_rest(history: History) -> Iterator[str | tuple[Write, str]]:
-    """Where nothing happens we write nothing."""
-    for write in history.writes:
-        if write.ours and write.time > history.end - REST / 2:
-            yield write, f"{write.kind} {write.key.name} is written {history.end - write.time:.0f} s before the end"
+    """Where nothing happens we do not write the same object again and again."""
+    late = [write for write in history.writes if write.ours and write.time > history.end - REST]
+    for (kind, key), count in Counter((write.kind, write.key) for write in late).items():
+        if count > AT_REST:
+            yield f"{kind} {key.name} was written {count} times in the last {REST:.0f} s"
 
 
 LAWS: Mapping[str, Law] = {

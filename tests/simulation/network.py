@@ -17,7 +17,16 @@ from dataclasses import dataclass, field
 
 from kargo_py.local.apiserver.wire import Dropped, Handler, Request, Response, Stream
 
-writer: contextvars.ContextVar[str] = contextvars.ContextVar("writer", default="server")
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks for something, and when that was decided: when these very bytes were sent for the first time."""
+
+    agent: str
+    life: int = 0
+    decided: float = 0.0
+
+
+asking: contextvars.ContextVar[Asking] = contextvars.ContextVar("asking", default=Asking("server"))
 """Who asked for what the server is writing just now."""
 
 @dataclass(slots=True)
@@ -43,9 +52,14 @@ class Network:
     core: Handler
     agent: str
     latency: Callable[[], float]
+    life: int = 0
+    """How many processes of this program there were before."""
     cut: bool = False
     """Nothing gets through in either direction."""
     requests: int = 0
+    shown: list[tuple[float, bytes]] = field(default_factory=list)
+    """The events of Applications that have arrived, and when."""
+    _decided: dict[tuple[str, bytes], float] = field(default_factory=dict)
     _watches: dict[_Watch, None] = field(default_factory=dict)
 
     async def handle(self, request: Request) -> Response | Stream:
@@ -53,8 +67,11 @@ class Network:
         self.requests += 1
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Response | Stream] = loop.create_future()
+        decided = self._decided.setdefault((request.path, request.body), loop.time())
         loop.create_task(
-            self._carry(request, self.latency(), self.latency(), answer), name=f"{self.agent} asks", context=Context()
+            self._carry(request, decided, self.latency(), self.latency(), answer),
+            name=f"{self.agent} asks",
+            context=Context(),
         )
         return await answer
 
@@ -64,15 +81,15 @@ class Network:
             watch.stop()
 
     async def _carry(
-        self, request: Request, there: float, back: float, answer: asyncio.Future[Response | Stream]
+        self, request: Request, decided: float, there: float, back: float, answer: asyncio.Future[Response | Stream]
     ) -> None:
         """The way of one request; it goes on whatever becomes of the sender."""
         try:
             await asyncio.sleep(there)
             self._pass(carried_out=False)
-            writer.set(self.agent)
+            asking.set(Asking(self.agent, self.life, decided))
             given = await self.core.handle(request)
-            watch = _Watch(self, given) if isinstance(given, Stream) else None
+            watch = _Watch(self, given, request.path) if isinstance(given, Stream) else None
             await asyncio.sleep(back)
             if watch is not None and (self.cut or answer.done()):
                 watch.stop()
@@ -100,11 +117,12 @@ class Network:
 class _Watch:
     """The lines of one watch on their way: in their order, each as late as it happens to be."""
 
-    def __init__(self, network: Network, stream: Stream) -> None:
+    def __init__(self, network: Network, stream: Stream, path: str) -> None:
         self._network = network
         self._stream = stream
         self._way: asyncio.Queue[tuple[float, bytes | Dropped | None]] = asyncio.Queue()
         self._last = 0.0
+        self._kept = path.endswith("/applications")
         loop = asyncio.get_running_loop()
         self._pump = loop.create_task(self._send(), name=f"{network.agent} watches", context=Context())
         network.began(self)
@@ -143,6 +161,8 @@ class _Watch:
                     return
                 if isinstance(what, Dropped):
                     raise what
+                if self._kept and what.endswith(b"\n"):
+                    self._network.shown.append((asyncio.get_running_loop().time(), what))
                 yield what
         finally:
             self.stop()

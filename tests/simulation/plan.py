@@ -119,13 +119,13 @@ def plan(seed: int) -> Plan:
     """The plan that *seed* stands for."""
     chance = random.Random(f"plan {seed}")
     happenings: list[Happening] = []
-    for number in range(chance.choice([1, 1, 2, 3, 4])):
+    for number in range(chance.choice([1, 2, 3, 5, 8])):
         happenings += _promotion(chance, f"p{number + 1}")
-    for _ in range(chance.choice([0, 0, 1, 2, 3])):
+    for _ in range(chance.choice([0, 1, 3])):
         happenings.append(_disturbance(chance, chance.uniform(0, ACTIVE), chance.choice(_ALL_APPS)))
-    for _ in range(chance.choice([0, 0, 1, 2])):
+    for _ in range(chance.choice([0, 1, 2])):
         happenings.append(_upheaval(chance))
-    for _ in range(chance.choice([0, 0, 1, 2, 4])):
+    for _ in range(chance.choice([0, 0, 1, 3, 6])):
         happenings.append(_mishap(chance))
     return Plan(
         seed=seed,
@@ -143,9 +143,7 @@ _ALL_APPS = sorted({name for names in APPS.values() for name in names})
 
 def _moment(chance: random.Random) -> float:
     """How long after something: the races are in the first milliseconds, the rest takes up to a minute."""
-    return chance.choice(
-        [lambda: chance.uniform(0, 0.03), lambda: chance.uniform(0, 0.3), lambda: chance.uniform(0, 4), lambda: chance.uniform(0, 60)]
-    )()
+    return chance.uniform(0, chance.choice([0.03, 0.3, 4.0, 60.0]))
 
 
 def _promotion(chance: random.Random, name: str) -> list[Happening]:
@@ -158,7 +156,7 @@ def _promotion(chance: random.Random, name: str) -> list[Happening]:
         if script := chance.choice(_SCRIPTS):
             made.append(Act(at, "script", app, script))
     made.append(Act(at, "promote", name, {"stage": stage, "apps": apps, **_options(chance)}))
-    for _ in range(chance.choice([0, 1, 1, 2])):
+    for _ in range(chance.choice([0, 1, 2, 3])):
         moment = at + _moment(chance)
         made.append(chance.choice(_MEDDLERS)(chance, moment, name, chance.choice(apps)))
     return made

@@ -27,9 +27,9 @@ from kargo_py.local.argocd.timing import Timing, Version
 from kargo_py.local.simulation.loop import Process, SimulatedLoop, State, running_loop, simulate
 from kargo_py.steps.argocd_update import USES
 from tests.simulation.acts import AUTHORIZED, PROJECT, REPO, carry_out
-from tests.simulation.history import TERMINAL, History, Write, in_progress, phase_of, requested, shown
+from tests.simulation.history import TERMINAL, History, Seen, Write, in_progress, phase_of, requested, shown
 from tests.simulation.laws import REST, Violation, judge
-from tests.simulation.network import Latency, Network, writer
+from tests.simulation.network import Asking, Latency, Network, asking
 from tests.simulation.plan import ACTIVE, APPS, OURS, REVISIONS, Plan
 from tests.simulation.standin import StandIn as ApiServer
 
@@ -42,6 +42,9 @@ PATIENCE = timedelta(minutes=3)
 _SETTLE = 1500.0
 _LOOK = 10.0
 _RESTART = 1.0
+
+_REQUESTS_AT_REST = 40
+"""Watches that begin again, and looks at what might have been missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class _As:
     agent: str
 
     async def handle(self, request: Request) -> Response | Stream:
-        writer.set(self.agent)
+        asking.set(Asking(self.agent))
         return await self.core.handle(request)
 
 
@@ -85,6 +88,7 @@ class Simulation:
     loop: SimulatedLoop
     crashes: list[str]
     writes: list[Write] = field(default_factory=list)
+    networks: list[Network] = field(default_factory=list)
     program: Program | None = None
     lives: int = 0
     argocd_runs: bool = False
@@ -122,7 +126,8 @@ class Simulation:
     def _saw(self, version: int, type_: str, obj: JsonObject, old: JsonObject | None) -> None:
         key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
         new = None if type_ == "DELETED" else obj
-        self.writes.append(Write(version, self.loop.time(), writer.get(), obj["kind"], key, old, new))
+        by = asking.get()
+        self.writes.append(Write(version, self.loop.time(), by.agent, by.life, by.decided, obj["kind"], key, old, new))
 
     # -- the programs -------------------------------------------------------------------------------------------------
 
@@ -132,7 +137,8 @@ class Simulation:
             return
         self.lives += 1
         process = self.loop.process(f"{OURS} {self.lives}")
-        network = Network(self.faulty, OURS, self._latency(process.name))
+        network = Network(self.faulty, OURS, self._latency(process.name), self.lives)
+        self.networks.append(network)
         task = process.spawn(self._run(client_of(network, user_agent=OURS)))
         self.program = Program(process, network, task)
         task.add_done_callback(self._ended)
@@ -235,9 +241,14 @@ class Simulation:
             while self.loop.time() < quiet + _SETTLE and not self._settled():
                 await asyncio.sleep(_LOOK)
                 self._finish_hooks()
+            asked = self.networks[-1].requests
             await asyncio.sleep(REST)
             self.over = True
-            return History(list(self.writes), quiet, self.loop.time(), INSTANCE, self.crashes)
+            if (asked := self.networks[-1].requests - asked) > _REQUESTS_AT_REST:
+                self.crashes.append(f"at rest {asked} requests were sent in {REST:.0f} s")
+            shown = [(time, n.life, JSON.event(line).resource_version) for n in self.networks for time, line in n.shown]
+            seen = [Seen(time, life, int(version)) for time, life, version in shown]
+            return History(list(self.writes), quiet, self.loop.time(), INSTANCE, self.crashes, seen)
 
     async def _at_its_time(self, time: float, act: Any) -> None:
         await asyncio.sleep(time - self.loop.time())
