@@ -45,7 +45,7 @@ def test_fields(words: str, described: type) -> None:
     assert told == {f"`{name}`": f"`{default}`" for name, default in shown.items()}
 
 
-def test_options() -> None:
+def test_options_of_run() -> None:
     """The table of the command has the options that the help has, in this order, with metavars and variables."""
     shown = CliRunner().invoke(app, ["run", "--help"]).stdout.split("Options:")[1]
     options = [
@@ -56,9 +56,18 @@ def test_options() -> None:
     ]
 
     told = [
-        (option.replace("`", ""), variable.strip("`")) for option, variable, *_ in table_after(CLI, "`run` is the only")
+        (option.replace("`", ""), variable.strip("`")) for option, variable, *_ in table_after(CLI, "Runs the controllers in the foreground")
     ]
     assert told == options
+
+
+def test_options_of_apiserver() -> None:
+    """The table of the command has the options that the help has, in this order, with metavars."""
+    shown = CliRunner().invoke(app, ["apiserver", "--help"]).stdout.split("Options:")[1]
+    options = re.findall(r"^  (--\S+(?: [A-Z]+)?)", shown, re.MULTILINE)
+
+    told = [option.strip("`") for option, *_ in table_after(CLI, "The line comes on standard output")]
+    assert told == [option for option in options if option != "--help"]
 
 
 @pytest.mark.parametrize("code", re.findall(r"^```python\n(.*?)^```", EMBED, re.MULTILINE | re.DOTALL))

@@ -86,6 +86,9 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.argocd.start": {
         "Promotion triggered a sync of this Application resource.": "Kargo's note in an operation"
     },
+    "kargo_py.cli.apiserver": {
+        "Kubernetes API ready at {}; for kubectl: export KUBECONFIG={}\n": "on standard output, when all is well"
+    },
     "kargo_py.controllers.availability": {" and ": "joins names", " or ": "joins names"},
     "kargo_py.controllers.promotion": {"its deletion": "a name: ACTOR on the page"},
     "kargo_py.controllers.running": {"cache {}": "the name of a task", "controller {}": "the name of a task"},
@@ -122,7 +125,11 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.steps.argocd_update": {"; and {} more": "the end of a list", "Value error, ": "pydantic's words"},
 }
 PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "steps")
-"""Those that talk to users."""
+"""Those that talk to users.
+
+The simulated Argo CD and the embedded API server say what Argo CD and Kubernetes say, word for word; what else they
+have to tell a user they declare.
+"""
 
 HELP_TEXTS = {"kargo_py.cli.main", "kargo_py.cli.messages", "kargo_py.controllers.metrics"}
 """Full of help texts; what they give to those that take texts for users is looked at all the same."""

@@ -196,8 +196,13 @@ def apiserver(
         fail(str(error), code=USAGE_ERROR)
     try:
         from kargo_py.cli.apiserver import Options, run_apiserver
+        from kargo_py.local.apiserver.serve import ListenError, check_address
     except ModuleNotFoundError as error:
         fail(NOT_INSTALLED(package=error.name))
+    try:
+        check_address(host, allow_remote=allow_remote)
+    except ListenError as error:
+        fail(str(error), code=USAGE_ERROR)
     options = Options(host, port, allow_remote, write_kubeconfig, crds or ())
     if (why := run_apiserver(options)) is not None:
         fail(why)

@@ -91,9 +91,12 @@ texts above that are marked *also in the log*. Other fields say what a line is a
 _TITLES: Mapping[str, str] = {
     "kargo_py.cli.options": "Options",
     "kargo_py.cli.logs": "Options of the log",
-    "kargo_py.cli.main": "Files",
+    "kargo_py.cli.main": "Files and packages",
     "kargo_py.controllers.metrics": "The address for metrics",
     "kargo_py.controllers.running": "What must be there",
+    "kargo_py.local.apiserver.serve": "The embedded API server: where it listens",
+    "kargo_py.local.apiserver.kubeconfig": "The embedded API server: its kubeconfig",
+    "kargo_py.local.apiserver.manifests": "The embedded API server: what it loads",
     "kargo_py.kube.rest": "Requests to the API server",
     "kargo_py.kube.errors": "Answers without a reason",
     "kargo_py.kube.codec": "Answers that are none",

@@ -33,9 +33,9 @@ MOST_BYTES = 3 * 1024 * 1024
 """Of a body, as in the real server."""
 BODY_SECONDS = 60.0
 """For a body that trickles in: the real server's time for a whole request."""
-_LEFT_OVER_SECONDS = 0.5
-"""So long the rest of a refused body is taken in and thrown away: were the connection closed at once, the client's
-kernel would drop the answer that it has not read."""
+LINGER_SECONDS = 0.5
+"""So long the rest of what was refused is taken in and thrown away: were the connection closed at once, the client's
+kernel would drop the answer that it has not read yet."""
 
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
@@ -223,7 +223,7 @@ async def _refuse_body(receive: Receive, send: Send, failure: Failure) -> None:
     await send({"type": "http.response.start", "status": answer.code, "headers": _headers(answer, ())})
     await send({"type": "http.response.body", "body": answer.body, "more_body": True})
     with suppress(TimeoutError, _Gone):
-        async with asyncio.timeout(_LEFT_OVER_SECONDS):
+        async with asyncio.timeout(LINGER_SECONDS):
             while (await _part(receive))["more_body"]:
                 pass
     await send({"type": "http.response.body", "body": b""})

@@ -1,8 +1,9 @@
 """Value validation of custom resources, in the words of the API server.
 
-This follows kube-openapi's validator (``pkg/validation/validate``) with its quirks: an error under ``anyOf`` or ``oneOf``
-is told for the alternative in which most checks passed, so every check here counts. Updates are ratcheted: an error in
-a value that is as it was before is forgiven, where old and new can be told to be the same thing (:class:`Twin`).
+This follows kube-openapi's validator (``pkg/validation/validate``) with its quirks: an error under ``anyOf`` or
+``oneOf`` is told for the alternative in which most checks passed, so every check here counts. Updates are ratcheted:
+an error in a value that is as it was before is forgiven, where old and new can be told to be the same thing
+(:class:`Twin`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kargo_py.local.apiserver.nodes import Node, equal
 from kargo_py.local.apiserver.wire import JsonObject
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
+_MAX_WHOLE: Final = (1 << 53) - 1
 _PYTHON_TYPES: Final[dict[str, type]] = {
     "object": dict,
     "array": list,
@@ -223,6 +225,8 @@ class Check:
                 found.append(self._enum_fault(path, value))
             return passed
         kind = type(value)
+        if kind is int and value not in _INT64:
+            value, kind = float(value), float  # as it was read by Go
         passed = 5  # the checks that are always made count as passed, whatever they find
         if self.types or self.format:
             passed += 1 + self._check_type(value, kind, path, found)
@@ -265,7 +269,7 @@ class Check:
         fits = (
             name in types
             or (name == "integer" and "number" in types)
-            or (name == "number" and "integer" in types and value == value // 1)
+            or (name == "number" and "integer" in types and _is_whole(value))
         )
         if self.format:
             if kind is not str and kind is not list and not fits:
@@ -281,7 +285,7 @@ class Check:
     def _check_string(self, value: str, path: str, found: list[Fault]) -> None:
         size = len(value)
         if self.max_length is not None and size > self.max_length:
-            detail = f"may not be more than {self.max_length} bytes"
+            detail = f"may not be more than {self.max_length} {'byte' if self.max_length == 1 else 'bytes'}"
             message = f"{path} in body should be at most {self.max_length} chars long"
             found.append(Fault(Cause.TOO_LONG, path, ABSENT, detail, message))
         elif self.min_length is not None and size < self.min_length:
@@ -292,14 +296,14 @@ class Check:
             found.append(self._type_fault(path, self.format, value))
 
     def _check_number(self, value: float, path: str, found: list[Fault]) -> None:
-        # Bounds are compared as integers where the value is one, as the API server does: 1 is not under a minimum of 1.5.
-        whole = type(value) is int and value in _INT64
+        # Bounds are compared as integers where the value is one, as the API server does: 1 is not below 1.5.
+        whole = type(value) is int
         if (factor := self.multiple_of) is not None:
             factor = int(factor) if whole else float(factor)
             if factor <= 0:
                 message = f"factor MultipleOf declared for {path} must be positive: {number(factor)}"
                 found.append(Fault(Cause.INVALID, path, factor, message, message))
-            elif value % factor if whole or factor >= 1 else (value / factor) % 1:
+            elif value % factor if whole else not _is_whole(value / factor if factor >= 1 else 1 / factor * value):
                 found.append(_invalid(path, value, f"should be a multiple of {number(factor)}"))
         if (least := self.minimum) is not None:
             least = int(least) if whole else float(least)
@@ -420,9 +424,14 @@ def _described(value: Any, kind: type) -> tuple[str, str]:
         return "array", ""
     if kind is bool:
         return "boolean", ""
-    if kind is int and value in _INT64:
+    if kind is int:
         return "integer", "int64"
     return "number", "float64"
+
+
+def _is_whole(value: float) -> bool:
+    """Whether a float is an integer that JSON can tell from its neighbours."""
+    return value.is_integer() and abs(value) <= _MAX_WHOLE
 
 
 def _is_enumerated(value: Any, allowed: Any) -> bool:

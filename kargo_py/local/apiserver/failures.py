@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from kargo_py.local.apiserver.gotext import compact, number, quoted
+from kargo_py.local.apiserver.gotext import Verbatim, compact, number, quoted
 from kargo_py.local.apiserver.wire import JsonObject, Response, encode
 
 
@@ -73,6 +73,8 @@ class FieldError:
 
 def shown(value: Any) -> str:
     """A value as Kubernetes shows it in an error."""
+    if isinstance(value, Verbatim):
+        return str(value)
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, float):
@@ -92,6 +94,7 @@ class Failure(Exception):
     message: str
     details: JsonObject | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    metadata: JsonObject = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.code} {self.reason}: {self.message}"
@@ -101,7 +104,7 @@ class Failure(Exception):
         status: JsonObject = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
         }

@@ -114,7 +114,7 @@ def _email(text: str) -> bool:
 
 
 def _hostname(text: str) -> bool:
-    """As the pattern in strfmt: labels of letters, digits, symbols; the last one has letters only, unless it is alone."""
+    """As the pattern in strfmt: labels of letters, digits, symbols; the last has letters only, unless it is alone."""
     if not text or len(text.encode()) > 255:
         return False
     labels = text.split(".")

@@ -19,6 +19,12 @@ _ESCAPES: Final = {
 }
 
 
+class Verbatim(str):
+    """A text that is JSON already, in an order of keys that is to be kept."""
+
+    __slots__ = ()
+
+
 def quoted(text: str) -> str:
     """``%q``."""
     if text.isprintable() and '"' not in text and "\\" not in text:

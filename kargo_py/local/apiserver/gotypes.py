@@ -354,6 +354,11 @@ class Field:
     required: bool = False
     extensions: JsonObject = field(default_factory=dict)
 
+    @property
+    def has_default(self) -> bool:
+        """OpenAPI tells what it is when it was not given."""
+        return not self.pointer and (self.required or self.always or isinstance(self.type, Struct))
+
 
 class Struct(GoType):
     """A struct. ``definition`` is its name in OpenAPI; without one it is written out where it is used."""
@@ -428,13 +433,7 @@ class Struct(GoType):
             schema["required"] = required
         if self.fields:
             schema["properties"] = {
-                each.name: _described(
-                    each.type,
-                    reference,
-                    each.description,
-                    always=(each.required or isinstance(each.type, Struct)) and not each.pointer,
-                )
-                | each.extensions
+                each.name: _described(each.type, reference, each.description, always=each.has_default) | each.extensions
                 for each in self.fields.values()
             }
         return schema | self.extensions
@@ -474,12 +473,12 @@ def definitions(roots: Iterable[Struct]) -> dict[str, JsonObject]:
 
 def _described(type_: GoType, reference: Reference, description: str = "", *, always: bool) -> JsonObject:
     schema = type_.schema(reference)
-    if "$ref" in schema:
-        schema = {"allOf": [schema]}
     told: JsonObject = {"description": description} if description else {}
     default = type_.default() if always else None
-    if default is not None and ("allOf" in schema or not isinstance(type_, Struct)):
+    if default is not None and ("$ref" in schema or not isinstance(type_, Struct)):
         told["default"] = default
+    if "$ref" in schema and told:
+        schema = {"allOf": [schema]}
     return {**schema, **told}
 
 

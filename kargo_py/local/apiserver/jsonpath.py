@@ -1,4 +1,4 @@
-"""JSONPath as Kubernetes has it in printer columns and selectable fields: ``.status.conditions[?(@.type=="Ready")].status``.
+"""JSONPath as Kubernetes has it in printer columns and selectable fields: ``.status.conditions[?(@.type=="Ready")]``.
 
 A path is compiled once to a :class:`JSONPath`, whose :meth:`~JSONPath.find` gives the values in an object. What is
 missing gives nothing; indexing what is no list is an error. Source: k8s.io/client-go/util/jsonpath.
@@ -10,6 +10,8 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
+
+from kargo_py.local.apiserver.gotext import number
 
 VALUES_LIMIT: Final = 100_000
 DEPTH_LIMIT: Final = 32
@@ -390,7 +392,7 @@ def text(value: Any) -> str:
         return "<no value>"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _general(value) if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def _pieces(value: Any) -> Iterator[str]:
@@ -414,16 +416,3 @@ def _pieces(value: Any) -> Iterator[str]:
 
 def _string(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _general(value: float) -> str:
-    """Go's ``%v`` of a float: the shortest digits that give it, with an exponent for large and for small ones."""
-    shown = next(
-        shown for precision in range(18) if float(shown := f"{value:.{precision}e}") == value or precision == 17
-    )
-    mantissa, _, exponent = shown.partition("e")
-    power = int(exponent)
-    if -5 < power < 6:
-        decimals = len(mantissa.partition(".")[2]) - power
-        return f"{value:.{max(decimals, 0)}f}"
-    return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"

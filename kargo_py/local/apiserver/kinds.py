@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from kargo_py.local.apiserver import names
 from kargo_py.local.apiserver.failures import FieldError
+from kargo_py.local.apiserver.gotypes import Struct
 from kargo_py.local.apiserver.wire import JsonObject
 
 
@@ -61,7 +62,7 @@ class View:
     """The other way."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Kind:
     """One kind in one version."""
 
@@ -95,6 +96,10 @@ class Kind:
     """``metadata.generation`` counts changes of what is asked for."""
     creates_on_update: bool = False
     """An update of what is not there creates it."""
+    revalidates_metadata: bool = False
+    """An update is checked by all the rules for metadata that a create is."""
+    struct: Struct | None = None
+    """The Go type of a built-in kind, which OpenAPI is made from."""
     updates_unconditionally: bool = False
     """An update without a ``resourceVersion`` replaces whatever is there."""
     view_of: View | None = None

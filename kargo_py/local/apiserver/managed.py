@@ -124,8 +124,9 @@ class Applied:
 class Writing:
     """Through what a write comes: one version of a kind, or a subresource of it.
 
-    ``others`` has the types of the other versions by ``apiVersion``; of versions that are not there nothing is known,
-    and what is managed in their words is left as it is.
+    ``others`` has the types of the kind's other versions by ``apiVersion``, or None where fields have other names
+    there: what is managed in the words of such a version is left as it is. Managers of versions that are not there are
+    forgotten.
     """
 
     types: Types
@@ -133,11 +134,15 @@ class Writing:
     kind: str
     subresource: str = ""
     reset: FieldSet = field(default_factory=FieldSet)
-    others: Mapping[str, Types] | None = None
+    others: Mapping[str, Types | None] = field(default_factory=dict)
 
     def types_of(self, api_version: str) -> Types | None:
         """The types of a version."""
-        return self.types if api_version == self.api_version else (self.others or {}).get(api_version)
+        return self.types if api_version == self.api_version else self.others.get(api_version)
+
+    def knows(self, api_version: str) -> bool:
+        """It is a version of the kind."""
+        return api_version == self.api_version or api_version in self.others
 
     def owner(self, manager: str, operation: Literal["Apply", "Update"]) -> Owner:
         """Whose entry a write is recorded in."""
@@ -277,7 +282,8 @@ def _decoded(entries: Any, through: Writing) -> Managed:
             raise BadFields(f"manager and subresource of entry {index} must be strings")
         owner = Owner(manager, operation, version if operation == "Update" else "", subresource)
         fields, written = _fields_of(entry.get("fieldsV1"), through.types_of(version))
-        managed[owner] = Owned(fields, version, _time(entry.get("time")), written)
+        if through.knows(version):
+            managed[owner] = Owned(fields, version, _time(entry.get("time")), written)
     return managed
 
 

@@ -220,7 +220,8 @@ DELETE_OPTIONS: Final = Struct(
         ),
     ],
 )
-RAW_EXTENSION: Final = Struct("RawExtension", "io.k8s.apimachinery.pkg.runtime.RawExtension", "An object of any kind.")
+RAW_EXTENSION: Final = scalar_struct("RawExtension", "An object of any kind.", Anything({}), type="object")
+RAW_EXTENSION.definition = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 WATCH_EVENT: Final = Struct(
     "WatchEvent",
     f"{PACKAGE}.WatchEvent",

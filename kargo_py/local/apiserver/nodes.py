@@ -17,8 +17,23 @@ MAX_DEPTH: Final = 64
 MAX_NODES: Final = 50_000
 
 OBJECT_META: Final = frozenset(
-    "name generateName namespace selfLink uid resourceVersion generation creationTimestamp deletionTimestamp "
-    "deletionGracePeriodSeconds labels annotations ownerReferences finalizers managedFields".split()
+    {
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    }
 )
 
 

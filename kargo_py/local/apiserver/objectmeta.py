@@ -11,6 +11,7 @@ from typing import Any, Final
 from kargo_py.local.apiserver import names
 from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.gotypes import Mismatch, json_type
+from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.metatypes import OBJECT_META
 from kargo_py.local.apiserver.wire import JsonObject
 
@@ -82,19 +83,25 @@ _IMMUTABLE: Final[tuple[tuple[str, Any], ...]] = (
 )
 
 
-def creation_errors(
-    metadata: JsonObject, *, namespaced: bool, rule: names.NameRule = names.dns_subdomain
-) -> list[FieldError]:
-    """All that the real server says about metadata when an object is created: the kind's rule, else the URL's."""
-    errors = validate(metadata, namespaced=namespaced, rule=rule)
-    if errors or rule is not names.path_segment:
-        return errors
-    return validate(metadata, namespaced=namespaced, rule=names.path_segment)
+def errors(new: JsonObject, old: JsonObject | None, kind: Kind) -> list[FieldError]:
+    """All that the real server says about metadata before it says more about the object.
 
-
-def update_errors(new: JsonObject, old: JsonObject, *, namespaced: bool) -> list[FieldError]:
-    """What the real server says first about the metadata of every new version, of whatever kind."""
-    return [*validate(new, namespaced=namespaced, rule=names.path_segment), *validate_update(new, old)]
+    It checks several times, by the rule of the URL and by that of the kind, and tells all that it finds each time.
+    """
+    if old is None:
+        return validate(new, namespaced=kind.namespaced, rule=kind.name_rule) or validate(
+            new, namespaced=kind.namespaced, rule=names.path_segment
+        )
+    found = [
+        *validate(new, namespaced=kind.namespaced, rule=names.path_segment),
+        *validate_update(new, old),
+    ]
+    if kind.name_rule is names.path_segment:
+        return found
+    found += validate_update(new, old)
+    if kind.revalidates_metadata:
+        found += validate(new, namespaced=kind.namespaced, rule=kind.name_rule)
+    return found
 
 
 def _invalid(name: str, value: Any, detail: str) -> FieldError:

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
-import msgspec
-
+from kargo_py.local.apiserver.bodies import MAX_DEPTH, Undecodable, decode_json
 from kargo_py.local.apiserver.failures import Failure, bad_request
 from kargo_py.local.apiserver.structured import equal
 from kargo_py.local.apiserver.wire import JsonObject, encode
 
 MAX_OPERATIONS: Final = 10_000
 MAX_COPIED_BYTES: Final = 3 * 1024 * 1024
-MAX_DEPTH: Final = 200
 _Container: TypeAlias = dict[str, Any] | list[Any]
 
 
@@ -42,7 +40,7 @@ def json_patch(doc: JsonObject, body: bytes | list[Any]) -> Any:
     operations = _operations(body)
     if len(operations) > MAX_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
-        raise Failure(413, "RequestEntityTooLarge", f"Request entity is too large: {message}", {})
+        raise Failure(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
     editor = _Editor(doc)
     try:
         for operation in operations:
@@ -78,8 +76,8 @@ def _undecodable(problem: str) -> Failure:
 
 def _loaded(body: bytes) -> Any:
     try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return decode_json(body).value
+    except Undecodable as error:
         raise bad_request(f"error decoding patch: {error}") from error
 
 

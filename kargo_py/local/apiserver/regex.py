@@ -1,8 +1,8 @@
 """Regular expressions as Go has them (RE2's syntax), matched in time linear in the text.
 
 Schemas and CEL rules bring patterns from outside, and Python's engine can be made to backtrack for ever. So a pattern
-is parsed here, which also finds Go's words for a broken one, and then matched by one of two engines: by ``re`` where its
-backtracking is bounded by a small polynomial of the text at hand, otherwise by the Rust engine within the CEL library,
+is parsed here, which also finds Go's words for a broken one, and then matched by one of two engines: by ``re`` where
+its backtracking is bounded by a small polynomial of the text, otherwise by the Rust engine within the CEL library,
 which is linear as RE2 is but compiles at each call (some 70 us); its answers on short texts are remembered.
 """
 
@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 import cel
@@ -25,7 +26,24 @@ _REMEMBERED_LENGTH: Final = 256
 _FLAGS: Final = frozenset("imsU")
 _PERL: Final = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r "}
 _ESCAPES: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
-_POSIX: Final = frozenset("alnum alpha ascii blank cntrl digit graph lower print punct space upper word xdigit".split())
+_POSIX: Final = frozenset(
+    {
+        "alnum",
+        "alpha",
+        "ascii",
+        "blank",
+        "cntrl",
+        "digit",
+        "graph",
+        "lower",
+        "print",
+        "punct",
+        "space",
+        "upper",
+        "word",
+        "xdigit",
+    }
+)
 
 
 class PatternError(ValueError):
@@ -62,6 +80,13 @@ class Pattern:
         if len(text) <= _REMEMBERED_LENGTH:
             return _remembered(self._rust, text)
         return _search(self._rust, text)
+
+    def find(self, text: str, limit: int) -> list[str]:
+        """The first *limit* matches in *text*, all if it is negative; PatternError where only RE2 could tell."""
+        if self._python is None or (len(text) + 1) ** (self._quadratic + 1) > _MAX_STEPS:
+            raise PatternError("too costly to find matches of here", self.text)
+        found = (match[0] for match in self._python.finditer(text))
+        return list(found if limit < 0 else islice(found, limit))
 
 
 @lru_cache(maxsize=1024)

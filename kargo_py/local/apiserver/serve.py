@@ -10,17 +10,18 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
+from weakref import WeakSet
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from kargo_py.local.apiserver import kubeconfig, tls
+from kargo_py.local.apiserver import asgi, kubeconfig, tls
 from kargo_py.local.apiserver.access import Guard, make_token
 from kargo_py.local.apiserver.asgi import ABORT, Application
 from kargo_py.local.apiserver.wire import Handler
@@ -48,6 +49,10 @@ _GRACE_SECONDS = 1.0
 """For requests that are being answered when the server ends."""
 _FAREWELL_SECONDS = 0.2
 """For connections to be closed by both sides."""
+_HANDSHAKE_SECONDS = 5.0
+"""For TLS to begin."""
+_LOOK_SECONDS = 0.001
+"""Between looks whether the last sockets are closed, which asyncio tells nobody."""
 _KEEP_ALIVE_SECONDS = 90
 """Of idle connections; the real server's. A short time would cut requests that were just being sent."""
 _HEAD_SECONDS = 32.0
@@ -116,6 +121,7 @@ async def serving(
             partial(_Protocol, config, state, {}),
             sock=listener,
             ssl=context,
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS if context is not None else None,
             ssl_shutdown_timeout=_FAREWELL_SECONDS if context is not None else None,
         )
     except BaseException:
@@ -129,17 +135,49 @@ async def serving(
         server.close()
         application.stop()
         await state.end()
+        await listener.end()
 
 
-def listen(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
-    """A listening socket; raises ListenError."""
+class Listener(socket.socket):
+    """Knows the connections it accepted: while TLS begins on one, nobody else does."""
+
+    def __init__(self, family: int) -> None:
+        super().__init__(family, socket.SOCK_STREAM)
+        self._accepted: WeakSet[socket.socket] = WeakSet()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted = super().accept()
+        self._accepted.add(accepted[0])
+        return accepted
+
+    async def end(self) -> None:
+        """End the connections that are left."""
+        for accepted in self._open():
+            with suppress(OSError):
+                accepted.shutdown(socket.SHUT_RDWR)
+        deadline = asyncio.get_running_loop().time() + _FAREWELL_SECONDS
+        while self._open() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _open(self) -> list[socket.socket]:
+        return [accepted for accepted in self._accepted if accepted.fileno() >= 0]
+
+
+def check_address(host: str, *, allow_remote: bool) -> IPv4Address | IPv6Address:
+    """The address; raises ListenError for one that may not be listened on."""
     try:
         address = ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
         raise ListenError(NOT_AN_ADDRESS(host=host)) from None
     if not (address.is_loopback or allow_remote):
         raise ListenError(NOT_LOCAL(host=host))
-    listener = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
+    return address
+
+
+def listen(host: str, port: int, *, allow_remote: bool = False) -> Listener:
+    """A listening socket; raises ListenError."""
+    address = check_address(host, allow_remote=allow_remote)
+    listener = Listener(socket.AF_INET if address.version == 4 else socket.AF_INET6)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((str(address), port))
@@ -198,15 +236,16 @@ class _State(ServerState):
             connection.shutdown()
         if self.tasks:
             await asyncio.wait([*self.tasks], timeout=_GRACE_SECONDS)
-        late = [*self.tasks]
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late)
-        await self._emptied(_FAREWELL_SECONDS)
+        if not self.tasks:
+            await self._emptied(_FAREWELL_SECONDS)
         for connection in [*self.connections]:
             connection.transport.abort()
         await self._emptied(_FAREWELL_SECONDS)
+        # Not before the connections are gone: uvicorn would answer for a task that is cancelled.
+        for task in (late := [*self.tasks]):
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
 
     async def _emptied(self, seconds: float) -> None:
         self.emptied.clear()
@@ -228,11 +267,12 @@ class _Protocol(HttpToolsProtocol):
         self.logger = _SILENT
         self.access_log = False
         self._unread_head = 0
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._refused = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(_HEAD_SECONDS, transport.close)
+        self._timer = self.loop.call_later(_HEAD_SECONDS, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -242,9 +282,11 @@ class _Protocol(HttpToolsProtocol):
             self.server_state.emptied.set()
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         self._unread_head += len(data)
         super().data_received(data)
-        if self._unread_head > _MOST_HEAD_BYTES and not self.transport.is_closing():
+        if self._unread_head > _MOST_HEAD_BYTES and not self._refused:
             self._say_no("431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
@@ -270,9 +312,13 @@ class _Protocol(HttpToolsProtocol):
     def _say_no(self, status: str) -> None:
         head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
         self.transport.write(f"{head}{status}".encode())
-        self.transport.close()
+        self._refused = True
+        self._stop_timer()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._timer = self.loop.call_later(asgi.LINGER_SECONDS, self.transport.close)
 
     def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

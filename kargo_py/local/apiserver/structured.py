@@ -42,7 +42,7 @@ class Comparison:
 def validate(atom: Atom, value: Any, *, duplicates: bool = False) -> None:
     """Raise TypingFailed unless *value* is of the type; *duplicates*: items of associative lists may repeat."""
     if errors := _errors(atom, value, "", duplicates=duplicates):
-        raise TypingFailed(errors)
+        raise TypingFailed(sorted(errors))
 
 
 def field_set(atom: Atom, value: Any) -> FieldSet:

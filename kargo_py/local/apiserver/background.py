@@ -1,0 +1,57 @@
+"""Work that follows from a write and is done after it was answered: collecting garbage, emptying namespaces.
+
+In the real cluster other processes do it, a moment later. Here it is queued, each thing once, and done in that order by
+the event loop: at its next turn, or when *delay* says. Nothing is left when the queue is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import TypeAlias
+
+Job: TypeAlias = Callable[[], None]
+
+
+class Background:
+    """A queue of jobs, each known by a key."""
+
+    def __init__(self, delay: Callable[[], float] | None = None) -> None:
+        """*delay* gives the seconds until the next job is begun."""
+        self._delay = delay
+        self._due: dict[Hashable, Job] = {}
+        self._timer: asyncio.Handle | None = None
+        self._closed = False
+
+    def soon(self, key: Hashable, job: Job) -> None:
+        """Do *job*; nothing if one with this *key* waits already."""
+        if key not in self._due and not self._closed:
+            self._due[key] = job
+            self._schedule()
+
+    def close(self) -> None:
+        """Do nothing any more."""
+        self._closed = True
+        self._due.clear()
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits."""
+        return not self._due
+
+    def _schedule(self) -> None:
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._delay(), self._work) if self._delay else loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        self._timer = None
+        if self._due:
+            key = next(iter(self._due))
+            job = self._due.pop(key)
+            if self._due:
+                self._schedule()
+            job()

@@ -1,0 +1,70 @@
+"""Which kinds are served now, and where their objects are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kargo_py.local.apiserver.fieldtypes import Types
+from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.store import Collection, Store
+
+
+class Catalogue:
+    """Kinds by group, version and plural, in the order they came; ``generation`` counts the changes."""
+
+    def __init__(self, store: Store, kinds: Iterable[Kind]) -> None:
+        self._store = store
+        self._kinds: dict[tuple[str, str, str], Kind] = {}
+        self._types: dict[Kind, Types] = {}
+        self.generation = 0
+        self.install(kinds)
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        """The kind that a path means."""
+        return self._kinds.get((group, version, plural))
+
+    @property
+    def kinds(self) -> Sequence[Kind]:
+        """All kinds."""
+        return tuple(self._kinds.values())
+
+    def versions(self, kind: Kind) -> Sequence[Kind]:
+        """All versions that *kind* is served in."""
+        return [one for one in self._kinds.values() if (one.group, one.plural) == (kind.group, kind.plural)]
+
+    def named(self, group: str, kind: str) -> Kind | None:
+        """The kind with a name, as references to objects have it, in whichever version comes first."""
+        return next((one for one in self._kinds.values() if (one.group, one.kind) == (group, kind)), None)
+
+    def install(self, kinds: Iterable[Kind]) -> None:
+        """Serve *kinds* from now on."""
+        for kind in kinds:
+            self._kinds[kind.group, kind.version, kind.plural] = kind
+        self.generation += 1
+
+    def remove(self, group: str, plural: str) -> None:
+        """Serve no version of a resource any more."""
+        gone = [key for key in self._kinds if (key[0], key[2]) == (group, plural)]
+        for key in gone:
+            self._types.pop(self._kinds.pop(key), None)
+        self.generation += 1
+
+    def base(self, kind: Kind) -> Kind:
+        """The kind that objects of *kind* are kept as."""
+        if kind.view_of is None:
+            return kind
+        found = self.find(kind.view_of.group, kind.view_of.version, kind.view_of.plural)
+        assert found is not None, f"{kind.qualified} shows objects of a kind that is not served"  # noqa: S101
+        return found
+
+    def collection(self, kind: Kind) -> Collection:
+        """Where the objects of *kind* are."""
+        base = self.base(kind)
+        return self._store.collection(base.group, base.plural)
+
+    def types(self, kind: Kind) -> Types:
+        """The kind's schema as field management needs it."""
+        types = self._types.get(kind)
+        if types is None:
+            types = self._types[kind] = Types.of(kind.schema)
+        return types

@@ -1,0 +1,147 @@
+"""Bodies as objects of a kind: what may be wrong with them before any rule of the kind is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kargo_py.local.apiserver import objectmeta
+from kargo_py.local.apiserver.bodies import Document, Undecodable, decode_json, decode_yaml
+from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
+from kargo_py.local.apiserver.gotypes import Undecodable as Mistyped
+from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.options import SCHEME
+from kargo_py.local.apiserver.wire import JsonObject, Request
+
+_SUMMARY: int = 30
+_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
+def media_type(request: Request) -> str:
+    """The content type without parameters; JSON if there is none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def document(request: Request) -> Document:
+    """The body of a create, an update or a deletion. Raises Failure 415, Undecodable."""
+    media = media_type(request)
+    if media in {"", "application/json"}:
+        return decode_json(request.body)
+    if media == "application/yaml":
+        return decode_yaml(request.body)
+    accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    raise unsupported_media_type(accepted)
+
+
+def unsupported_media_type(accepted: str) -> Failure:
+    """415."""
+    message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+    return Failure(415, "UnsupportedMediaType", message)
+
+
+def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]) -> JsonObject:
+    """The body as a new object of *kind*. Raises Failure."""
+    try:
+        found = document(request)
+        obj = _typed(found.value, request.body, kind)
+    except Undecodable as error:
+        raise _unrecognized(kind, str(error), request.body) from error
+    try:
+        unknown = decode_fields(obj, kind)
+    except Mistyped as error:
+        raise _unhandled(kind, str(error)) from error
+    complain(kind, [*found.twice, *unknown], validation, warnings)
+    return obj
+
+
+def decode_fields(obj: JsonObject, kind: Kind) -> Sequence[str]:
+    """Bring *obj* into the kind's form, in place: known fields, right types, defaults; what was not known.
+
+    Raises:
+        Undecodable of :mod:`~kargo_py.local.apiserver.gotypes`: a field has the wrong type.
+    """
+    unknown = list(objectmeta.decode(obj)) if kind.custom else []  # a built-in kind reads its metadata itself
+    unknown += kind.rules.prune(obj)
+    kind.rules.default(obj)
+    if kind.custom:
+        unknown.sort()
+    return [f'unknown field "{path}"' for path in unknown]
+
+
+def complain(kind: Kind, complaints: Sequence[str], validation: str, warnings: list[str]) -> None:
+    """Do with *complaints* as ``fieldValidation`` asks. Raises Failure if it is strict."""
+    if not complaints or validation == "Ignore":
+        return
+    if validation == "Strict":
+        raise _unhandled(kind, f"strict decoding error: {', '.join(complaints)}")
+    warnings += complaints
+
+
+def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
+    if value is None and not kind.custom:
+        value = {}
+    if value is not None and not isinstance(value, dict):
+        name = {bool: "bool", str: "string", list: "array"}.get(type(value), "number")
+        raise Undecodable(f"json: cannot unmarshal {name} into Go value of type {_TYPE_META}")
+    given = value or {}
+    for field in ("apiVersion", "kind"):
+        if not isinstance(given.get(field, ""), str):
+            name = {bool: "bool", list: "array", dict: "object", type(None): "null"}.get(type(given[field]), "number")
+            if given[field] is not None:
+                raise Undecodable(f"json: cannot unmarshal {name} into Go struct field .{field} of type string")
+            del given[field]
+    api_version, name = given.get("apiVersion", ""), given.get("kind", "")
+    if kind.custom:
+        if not name:
+            raise _Unprefixed(f"Object 'Kind' is missing in '{body.decode(errors='replace')}'")
+        if api_version != kind.api_version:
+            raise bad_request(
+                f"the API version in the data ({api_version}) does not match "
+                f"the expected API version ({kind.api_version})"
+            )
+        if name != kind.kind:
+            error = FieldError(Cause.INVALID, "kind", name, f"must be {kind.kind}")
+            metadata = given.get("metadata")
+            own = metadata.get("name") if isinstance(metadata, dict) else ""
+            raise invalid(kind.group, name, own if isinstance(own, str) else "", [error])
+        return given
+    _check_type(api_version or kind.api_version, name or kind.kind, kind)
+    given["apiVersion"], given["kind"] = kind.api_version, kind.kind
+    return given
+
+
+class _Unprefixed(Undecodable):
+    """Not a matter of the syntax."""
+
+
+def _check_type(api_version: str, name: str, kind: Kind) -> None:
+    if (api_version, name) == (kind.api_version, kind.kind):
+        return
+    version = api_version.rpartition("/")[2]
+    what = f'{name} in version "{version}" cannot be handled as a {kind.kind}: '
+    if api_version == kind.api_version:
+        package = kind.group.partition(".")[0] or "core"
+        raise bad_request(f"{what}converting ({version}.{name}) to ({package}.{kind.kind}): unknown conversion")
+    raise bad_request(f'{what}no kind "{name}" is registered for version "{api_version}" in scheme "{SCHEME}"')
+
+
+def _unrecognized(kind: Kind, why: str, body: bytes) -> Failure:
+    prefix = (
+        "" if "Object 'Kind'" in why or why.startswith("yaml:") else "couldn't get version/kind; json parse error: "
+    )
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind.kind}): {prefix}{why} ({summary(body)})"
+    )
+
+
+def _unhandled(kind: Kind, why: str) -> Failure:
+    return bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+
+
+def summary(body: bytes) -> str:
+    """The beginning of a body as messages show it: JSON as text, all else in hexadecimal digits."""
+    if not body:
+        return "<empty>"
+    rest = " ..." if len(body) > _SUMMARY else ""
+    start = body[:_SUMMARY]
+    return (start.decode(errors="replace") if body[:1] == b"{" else start.hex()) + rest

@@ -1,0 +1,47 @@
+"""Stored objects as a version of their kind shows them.
+
+An object is kept as it was written. Another version, or the same one after its CustomResourceDefinition has changed,
+shows it pruned and with its own defaults, as the real server does when it reads from etcd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.store import Stored
+from kargo_py.local.apiserver.wire import JsonObject, encode
+
+
+def shown(stored: Stored, kind: Kind) -> Stored:
+    """*stored* as *kind* shows it; the same if it was written so."""
+    if stored.kind is kind:
+        return stored
+    view = stored.views.get(kind)
+    if view is None:
+        view = stored.views[kind] = _made(stored, kind)
+    return view
+
+
+def all_shown(stored: Sequence[Stored], kind: Kind) -> Sequence[Stored]:
+    """Each of them as *kind* shows it."""
+    return [shown(one, kind) for one in stored]
+
+
+def private(stored: Stored) -> JsonObject:
+    """A copy of the object that may be changed."""
+    copy: JsonObject = msgspec.json.decode(stored.data)
+    return copy
+
+
+def _made(stored: Stored, kind: Kind) -> Stored:
+    if kind.view_of is not None:
+        obj = kind.view_of.shown(stored.obj)
+    else:
+        obj = private(stored)
+        obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+        kind.rules.prune(obj)
+        kind.rules.default(obj)
+    return Stored(stored.key, kind, obj, encode(obj), stored.version)

@@ -1,0 +1,120 @@
+"""YAML as the real server reads it: YAML 1.1 without dates and sexagesimal numbers, keys as texts, aliases bounded."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import yaml
+
+from kargo_py.local.apiserver.bodies import Undecodable
+
+MAX_NODES: Final = 200_000  # with aliases counted as often as they stand: a "billion laughs" ends here
+
+
+class _Loader(yaml.CSafeLoader):
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":int", ":float"))]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int",
+    re.compile(r"^[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0o?[0-7_]+|0b[01_]+)$"),
+    list("-+0123456789"),
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(
+        r"^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"
+    ),
+    list("-+0123456789."),
+)
+
+
+def load(text: str, max_depth: int) -> tuple[Any, tuple[str, ...]]:
+    """The value of the one document in *text*, and what strict decoding says of keys that are given twice."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None, ()
+        reader = _Reader(loader, max_depth)
+        value = reader.value(node, 0)
+    except yaml.YAMLError as error:
+        raise Undecodable(_worded(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise Undecodable(f"yaml: {error}") from error
+    finally:
+        loader.dispose()
+    lines = "".join(f"\n  line {line}: key {key} already set in map" for line, key in reader.twice)
+    return value, (f"yaml: unmarshal errors:{lines}",) if lines else ()
+
+
+class _Reader:
+    def __init__(self, loader: _Loader, max_depth: int) -> None:
+        self.twice: list[tuple[int, str]] = []
+        self._loader = loader
+        self._max_depth = max_depth
+        self._left = MAX_NODES
+
+    def value(self, node: yaml.Node, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("document contains excessive aliasing")
+        if depth > self._max_depth:
+            raise ValueError("exceeded max depth")
+        if isinstance(node, yaml.MappingNode):
+            self._loader.flatten_mapping(node)
+            return self._mapping(node, depth)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(child, depth + 1) for child in node.value]
+        return _scalar(self._loader, node)
+
+    def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.value(key_node, depth + 1)
+            name = _key(key)
+            if name in made:
+                shown = f'"{name}"' if isinstance(key, str) else name
+                self.twice.append((key_node.start_mark.line + 1, shown))
+            made[name] = self.value(value_node, depth + 1)
+        return made
+
+
+def _key(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    if value is None:
+        return "null"
+    raise ValueError("invalid map key")
+
+
+def _scalar(loader: _Loader, node: yaml.Node) -> Any:
+    if node.tag == "tag:yaml.org,2002:int" and re.match(r"^[-+]?0o", node.value):
+        return int(node.value.replace("_", ""), 8)
+    if node.tag == "tag:yaml.org,2002:float":
+        return _float(node.value)
+    if node.tag in _PLAIN:
+        return loader.construct_object(node)
+    return node.value
+
+
+_PLAIN: Final = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int"))
+
+
+def _float(text: str) -> float | int:
+    number = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+    if number != number or number in {float("inf"), float("-inf")}:  # noqa: PLR0124
+        raise ValueError(f"json: unsupported value: {text}")
+    return int(number) if number.is_integer() and abs(number) < 1e21 else number
+
+
+def _worded(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    line = f"line {mark.line + 1}: " if mark else ""
+    return f"yaml: {line}{getattr(error, 'problem', None) or error}"
