@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import structlog
@@ -14,24 +16,26 @@ from structlog.typing import EventDict, WrappedLogger
 
 from kargo_py.argocd.application import APPLICATIONS
 from kargo_py.controllers.running import Options, StartError, assemble, run_assembly
-from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES
+from kargo_py.controllers.world import FREIGHTS, NAMESPACES, STAGES
 from kargo_py.kube.client import PatchType
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient
 from kargo_py.local.apiserver.client import client_of
 from kargo_py.local.apiserver.faults import Faulty, Schedule
+from kargo_py.local.apiserver.server import ApiServer
+from kargo_py.local.apiserver.store import Event
 from kargo_py.local.apiserver.wire import Handler, Request, Response, Stream
 from kargo_py.local.argocd.simulator import ArgoCD
 from kargo_py.local.argocd.timing import Timing, Version
 from kargo_py.local.simulation.loop import Process, SimulatedLoop, State, running_loop, simulate
 from kargo_py.steps.argocd_update import USES
+from tests.envtest.crds import APPLICATION, OURS as OURS_CRDS, read
 from tests.simulation.acts import AUTHORIZED, PROJECT, REPO, carry_out
 from tests.simulation.history import TERMINAL, History, Seen, Write, in_progress, phase_of, requested, shown
 from tests.simulation.laws import REST, Violation, judge
 from tests.simulation.network import Asking, Latency, Network, asking
 from tests.simulation.plan import ACTIVE, APPS, OURS, REVISIONS, Plan
-from tests.simulation.standin import StandIn as ApiServer
 
 JsonObject = dict[str, Any]
 
@@ -45,6 +49,15 @@ _RESTART = 1.0
 
 _REQUESTS_AT_REST = 40
 """Watches that begin again, and looks at what might have been missed."""
+
+
+_DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+_WATCHED = frozenset({"Application", "Promotion", "Stage", "Freight", "Event"})
+
+
+@cache
+def _definitions() -> Sequence[JsonObject]:
+    return [*read(OURS_CRDS), APPLICATION]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +114,8 @@ class Simulation:
     def __post_init__(self) -> None:
         chance = random.Random(f"server {self.plan.seed}")  # noqa: S311 - no secret
         self.core = ApiServer(now=self.now, random=chance)
-        self.core.observers.append(self._saw)
-        self.faulty = Faulty(self.core, Schedule(mishap.rule() for mishap in self.plan.mishaps), history=self.core)
+        self.core.store.observers.append(self._saw)
+        self.faulty = Faulty(self.core, Schedule(mishap.rule() for mishap in self.plan.mishaps), history=self.core.store)
         self.user = client_of(_As(self.core, "alice"), user_agent="alice")
         network = Network(self.core, "argocd", self._latency("argocd"))
         self.argocd = ArgoCD(
@@ -123,11 +136,16 @@ class Simulation:
     def _latency(self, name: str) -> Latency:
         return Latency(random.Random(f"latency {name} {self.plan.seed}"), self.plan.latency)  # noqa: S311 - no secret
 
-    def _saw(self, version: int, type_: str, obj: JsonObject, old: JsonObject | None) -> None:
+    def _saw(self, event: Event) -> None:
+        obj = event.stored.obj
+        if obj["kind"] not in _WATCHED:
+            return
         key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-        new = None if type_ == "DELETED" else obj
+        old = event.previous.obj if event.previous is not None else None
+        new = None if event.change == "DELETED" else obj
         by = asking.get()
-        self.writes.append(Write(version, self.loop.time(), by.agent, by.life, by.decided, obj["kind"], key, old, new))
+        write = Write(event.version, self.loop.time(), by.agent, by.life, by.decided, obj["kind"], key, old, new)
+        self.writes.append(write)
 
     # -- the programs -------------------------------------------------------------------------------------------------
 
@@ -182,7 +200,7 @@ class Simulation:
 
     def compact(self) -> None:
         """Let the server forget what happened."""
-        self.core.forget()
+        self.core.store.forget()
 
     # -- users --------------------------------------------------------------------------------------------------------
 
@@ -212,6 +230,11 @@ class Simulation:
         await self.create(APPLICATIONS, "argocd", name, metadata={"annotations": {AUTHORIZED: stages}}, spec=spec)
 
     async def _prepare(self) -> None:
+        for definition in _definitions():
+            await self.create(_DEFINITIONS, "", definition["metadata"]["name"], spec=definition["spec"])
+        for namespace in (PROJECT, "argocd"):
+            await self.create(NAMESPACES, "", namespace)
+        await asyncio.sleep(1)
         origin = {"kind": "Warehouse", "name": "wh"}
         template = {"spec": {"steps": [{"uses": USES, "config": {"apps": [{"name": "x"}]}}]}}
         requested = [{"origin": origin, "sources": {"direct": True}}]
