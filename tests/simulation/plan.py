@@ -176,7 +176,7 @@ _SCRIPTS: Sequence[JsonObject] = (
 
 
 def _options(chance: random.Random) -> JsonObject:
-    how: JsonObject = {"freight": chance.choice(sorted(REVISIONS)), "update": chance.random() < 0.7}
+    how: JsonObject = {"freight": chance.choice(sorted(REVISIONS)), "update": chance.random() < 0.9}
     if chance.random() < 0.3:
         how["onAbort"] = "revert"
     if chance.random() < 0.3:
