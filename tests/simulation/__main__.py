@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.simulation.plan import Plan, plan
-from tests.simulation.report import command, tell
+from tests.simulation.report import tell
 from tests.simulation.shrink import shrink
 from tests.simulation.simulation import run
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     seeds = list(range(asked.first, asked.first + asked.seeds))
     if asked.fresh:
         start = random.SystemRandom().randrange(10**6, 10**9)
-        print(f"fresh seeds: {start} to {start + asked.fresh - 1}")
+        _say(f"fresh seeds: {start} to {start + asked.fresh - 1}")
         seeds += range(start, start + asked.fresh)
     return _many(seeds, asked.processes, shorter=asked.shrink)
 
@@ -54,7 +54,7 @@ def _one(whole: Plan, only: str | None, *, shorter: bool) -> int:
     told = run(chosen)
     if told.violations and shorter:
         told = run(shrink(chosen, told.violations[0].law))
-    print(tell(told))
+    _say(tell(told))
     return bool(told.violations)
 
 
@@ -73,12 +73,12 @@ def _many(seeds: Sequence[int], processes: int, *, shorter: bool) -> int:
     for seed, how in _played(seeds, processes):
         if how:
             broken.append(seed)
-            print(how, flush=True)
+            _say(how)
             if shorter:
                 _one(plan(seed), None, shorter=True)
     took = time.monotonic() - began
-    print(f"{len(seeds)} seeds in {took:.0f} s ({len(seeds) / took:.1f} a second): {len(broken)} broke a Law", end="")
-    print(f": {', '.join(map(str, broken))}" if broken else "")
+    which = f": {', '.join(map(str, broken))}" if broken else ""
+    _say(f"{len(seeds)} seeds in {took:.0f} s ({len(seeds) / took:.1f} a second): {len(broken)} broke a Law{which}")
     return bool(broken)
 
 
@@ -90,7 +90,10 @@ def _played(seeds: Sequence[int], processes: int) -> Iterator[tuple[int, str]]:
         yield from pool.map(play, seeds, chunksize=5)
 
 
-__all__ = ["command", "main"]
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

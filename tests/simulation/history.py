@@ -6,6 +6,7 @@ objects, which is judged as a claim.
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 
 from kargo_py.api.stamp import Stamp, StampError, parse_stamp
 from kargo_py.argocd.application import mark_of
+from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Key
 from tests.simulation.plan import OURS
 
@@ -109,6 +111,15 @@ class History:
         for (of, key), writes in self._timelines.items():
             if of == kind and (obj := writes[-1].new) is not None:
                 yield key, obj
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal for two histories that are the same in everything."""
+        told = hashlib.sha256()
+        for write in self.writes:
+            told.update(f"{write.number} {write.time!r} {write.writer} {write.life} {write.key}\n".encode())
+            told.update(encode(write.new))
+        return told.hexdigest()[:16]
 
     def stamp(self, mark: str | None) -> Stamp | None:
         """The stamp that *mark* is, if it is one of ours."""

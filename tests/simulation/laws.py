@@ -109,7 +109,7 @@ def ends(history: History) -> Iterator[tuple[Write, str, JsonObject]]:
 
 
 def no_double_start(history: History) -> Iterator[str | tuple[Write, str]]:
-    """One stamp is started once, after it was recorded, and a further attempt only when the last cannot run any more."""
+    """One stamp is started once, after it was recorded, and a further attempt only when the last cannot run."""
     seen: set[tuple[str, str]] = set()
     for write, mark in starts(history):
         assert write.new is not None

@@ -1,8 +1,7 @@
 """The network between a process and the API server: how long everything takes, and who is cut off.
 
 It stands before the server's core, under the real client. What a request costs is drawn from the seed, with a long
-tail; a request that is on its way arrives even if its sender has died meanwhile, and a sender that has given up does not
-call it back. Events of one watch keep their order, requests overtake each other.
+tail; a request that is on its way arrives even if its sender has died meanwhile, or has given it up. Events of one watch keep their order, requests overtake each other.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 
 from kargo_py.local.apiserver.wire import Dropped, Handler, Request, Response, Stream
 
+
 @dataclass(frozen=True, slots=True)
 class Asking:
     """Who asks for something, and when that was decided: when these very bytes were sent for the first time."""
@@ -26,8 +26,11 @@ class Asking:
     decided: float = 0.0
 
 
-asking: contextvars.ContextVar[Asking] = contextvars.ContextVar("asking", default=Asking("server"))
+SERVER = Asking("server")
+
+asking: contextvars.ContextVar[Asking] = contextvars.ContextVar("asking", default=SERVER)
 """Who asked for what the server is writing just now."""
+
 
 @dataclass(slots=True)
 class Latency:
@@ -61,6 +64,7 @@ class Network:
     """The events of Applications that have arrived, and when."""
     _decided: dict[tuple[str, bytes], float] = field(default_factory=dict)
     _watches: dict[_Watch, None] = field(default_factory=dict)
+    _carriers: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def handle(self, request: Request) -> Response | Stream:
         """Carry *request* to the server, and its answer back."""
@@ -68,11 +72,13 @@ class Network:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Response | Stream] = loop.create_future()
         decided = self._decided.setdefault((request.path, request.body), loop.time())
-        loop.create_task(
+        carrier = loop.create_task(
             self._carry(request, decided, self.latency(), self.latency(), answer),
             name=f"{self.agent} asks",
             context=Context(),
         )
+        self._carriers.add(carrier)
+        carrier.add_done_callback(self._carriers.discard)
         return await answer
 
     def hang_up(self) -> None:

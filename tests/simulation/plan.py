@@ -152,9 +152,7 @@ def _promotion(chance: random.Random, name: str) -> list[Happening]:
     stage = chance.choice(sorted(APPS))
     apps = chance.sample(APPS[stage], chance.randint(1, min(2, len(APPS[stage]))))
     made: list[Happening] = []
-    for app in apps:
-        if script := chance.choice(_SCRIPTS):
-            made.append(Act(at, "script", app, script))
+    made += [Act(at, "script", app, script) for app in apps if (script := chance.choice(_SCRIPTS))]
     made.append(Act(at, "promote", name, {"stage": stage, "apps": apps, **_options(chance)}))
     for _ in range(chance.choice([0, 1, 2, 3])):
         moment = at + _moment(chance)
@@ -238,19 +236,18 @@ def _disturbance(chance: random.Random, at: float, app: str) -> Act:
 def _upheaval(chance: random.Random) -> Act:
     """What happens to a whole program, or what nobody should write."""
     at = chance.uniform(0, ACTIVE)
-    return chance.choice(
-        [
-            lambda: _kill(chance, at, "", ""),
-            lambda: Act(at, "stop", "", {"back after": chance.choice([0.05, 10.0])}),
-            lambda: Act(at, "pause", "", {"for": chance.choice([0.05, 2.0, 40.0])}),
-            lambda: Act(at, "cut off", "", {"for": chance.choice([0.5, 10.0, 50.0])}),
-            lambda: Act(at, "stop Argo CD", "", {"back after": chance.choice([1.0, 30.0])}),
-            lambda: Act(at, "compact"),
-            lambda: Act(at, "promote badly", "", {"config": chance.choice(BAD_CONFIGS)}),
-            lambda: Act(at, "annotate badly", f"p{chance.randint(1, 4)}"),
-            lambda: Act(at, "relabel stage", chance.choice(sorted(APPS))),
-        ]
-    )()
+    possible: Sequence[Callable[[], Act]] = [
+        lambda: _kill(chance, at, "", ""),
+        lambda: Act(at, "stop", "", {"back after": chance.choice([0.05, 10.0])}),
+        lambda: Act(at, "pause", "", {"for": chance.choice([0.05, 2.0, 40.0])}),
+        lambda: Act(at, "cut off", "", {"for": chance.choice([0.5, 10.0, 50.0])}),
+        lambda: Act(at, "stop Argo CD", "", {"back after": chance.choice([1.0, 30.0])}),
+        lambda: Act(at, "compact"),
+        lambda: Act(at, "promote badly", "", {"config": chance.choice(BAD_CONFIGS)}),
+        lambda: Act(at, "annotate badly", f"p{chance.randint(1, 4)}"),
+        lambda: Act(at, "relabel stage", chance.choice(sorted(APPS))),
+    ]
+    return chance.choice(possible)()
 
 
 BAD_CONFIGS: Sequence[Any] = (

@@ -34,7 +34,7 @@ def _lines(told: Told) -> Iterator[str]:
         yield f"  {violation}"
     numbers = [violation.number for violation in told.violations if violation.number]
     yield from _around(told.history, numbers[0] if numbers else 0)
-    yield f"  again: {command(told)}"
+    yield f"  {len(told.history.writes)} writes, digest {told.history.digest}; again: {command(told)}"
 
 
 def command(told: Told) -> str:

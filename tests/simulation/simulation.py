@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,13 +12,13 @@ from functools import cache
 from typing import Any
 
 import structlog
-from structlog.typing import EventDict, WrappedLogger
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 from kargo_py.argocd.application import APPLICATIONS
 from kargo_py.controllers.running import Options, StartError, assemble, run_assembly
 from kargo_py.controllers.world import FREIGHTS, NAMESPACES, STAGES
 from kargo_py.kube.client import PatchType
-from kargo_py.kube.codec import JSON, encode
+from kargo_py.kube.codec import JSON, decode, encode
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient
 from kargo_py.local.apiserver.client import client_of
@@ -112,10 +112,12 @@ class Simulation:
     argocd: ArgoCD = field(init=False)
 
     def __post_init__(self) -> None:
-        chance = random.Random(f"server {self.plan.seed}")  # noqa: S311 - no secret
+        chance = random.Random(f"server {self.plan.seed}")
         self.core = ApiServer(now=self.now, random=chance)
         self.core.store.observers.append(self._saw)
-        self.faulty = Faulty(self.core, Schedule(mishap.rule() for mishap in self.plan.mishaps), history=self.core.store)
+        self.faulty = Faulty(
+            self.core, Schedule(mishap.rule() for mishap in self.plan.mishaps), history=self.core.store
+        )
         self.user = client_of(_As(self.core, "alice"), user_agent="alice")
         network = Network(self.core, "argocd", self._latency("argocd"))
         self.argocd = ArgoCD(
@@ -134,7 +136,7 @@ class Simulation:
         return self.now() + timedelta(seconds=self.plan.skew)
 
     def _latency(self, name: str) -> Latency:
-        return Latency(random.Random(f"latency {name} {self.plan.seed}"), self.plan.latency)  # noqa: S311 - no secret
+        return Latency(random.Random(f"latency {name} {self.plan.seed}"), self.plan.latency)
 
     def _saw(self, event: Event) -> None:
         obj = event.stored.obj
@@ -269,8 +271,7 @@ class Simulation:
             self.over = True
             if (asked := self.networks[-1].requests - asked) > _REQUESTS_AT_REST:
                 self.crashes.append(f"at rest {asked} requests were sent in {REST:.0f} s")
-            shown = [(time, n.life, JSON.event(line).resource_version) for n in self.networks for time, line in n.shown]
-            seen = [Seen(time, life, int(version)) for time, life, version in shown]
+            seen = [one for network in self.networks for one in _seen(network)]
             return History(list(self.writes), quiet, self.loop.time(), INSTANCE, self.crashes, seen)
 
     async def _at_its_time(self, time: float, act: Any) -> None:
@@ -297,6 +298,13 @@ class Simulation:
         )
 
 
+def _seen(network: Network) -> Iterator[Seen]:
+    for time, line in network.shown:
+        event = decode(line)
+        if isinstance(event, dict) and event["type"] in {"ADDED", "MODIFIED"}:
+            yield Seen(time, network.life, int(event["object"]["metadata"]["resourceVersion"]))
+
+
 def run(plan: Plan) -> Told:
     """Let the plan happen, and judge it."""
     crashes: list[str] = []
@@ -316,7 +324,11 @@ def run(plan: Plan) -> Told:
         return await simulations[0].happen()
 
     before = structlog.get_config()
-    processors = [structlog.contextvars.merge_contextvars, structlog.processors.format_exc_info, note]
+    processors: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.format_exc_info,
+        note,
+    ]
     structlog.configure(processors=processors, cache_logger_on_first_use=False)
     try:
         outcome = simulate(main, seed=plan.seed)

@@ -1,0 +1,239 @@
+"""Faults planted into the controllers, to see that the simulation finds them: ``python -m tests.simulation.planted``.
+
+Each is one mistake in the real code. The command plays seeds until the Law falls that the mistake breaks, makes the
+history short and prints what the table below has to say: which seed, and what is needed of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from kargo_py.api.abort import read_abort
+from kargo_py.argocd.application import Application
+from kargo_py.argocd.operation import Decision, Verb, Waiting, decide_operation
+from kargo_py.argocd.start import start_patch
+from kargo_py.argocd.stop import Patch, terminate_patch
+from kargo_py.controllers import promotion as promotion_module, sweep as sweep_module
+from kargo_py.controllers.promotion import PromotionController
+from kargo_py.deployers import argocd as deployer
+from kargo_py.kube import cache as cache_module
+from kargo_py.kube.client import PatchType
+from kargo_py.kube.queue import WorkQueue
+from kargo_py.steps import argocd_update as step
+from tests.explorer.laws import (
+    DOUBLE_START,
+    FALSE_RECORD,
+    FALSE_SUCCESS,
+    LOST_ENDING,
+    NOT_STOPPED,
+    NOT_TAKEN_BACK,
+    ORPHAN,
+    TRESPASS,
+)
+from tests.simulation.laws import CRASHED, ONE_AT_A_TIME
+from tests.simulation.plan import plan
+from tests.simulation.shrink import shrink
+from tests.simulation.simulation import run
+
+MOST = 400
+"""Seeds that are played at most in search of one fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A mistake, the Law that it breaks, and a history in which it does: of *seed* what stands at the *indices*."""
+
+    name: str
+    law: str
+    plant: Callable[[pytest.MonkeyPatch], None]
+    seed: int
+    indices: Sequence[int]
+
+
+# -- the mistakes ----------------------------------------------------------------------------------------------------
+
+
+def _decide(wrong: Callable[[Any, Any, Any, Decision], Decision]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Decide as ever, and then otherwise."""
+
+    def decide(app: Application | None, intent: Any, known: Any) -> Decision:
+        return wrong(app, intent, known, decide_operation(app, intent, known))
+
+    return lambda monkeypatch: monkeypatch.setattr(deployer, "decide_operation", decide)
+
+
+def _starts_anyway(app: Any, _intent: Any, _known: Any, decision: Decision) -> Decision:
+    busy = decision.waiting is Waiting.FOREIGN and app.operation is not None
+    return dataclasses.replace(decision, verb=Verb.START) if busy and "waiting" in decision.message else decision
+
+
+def _takes_any_success(app: Any, intent: Any, known: Any, decision: Decision) -> Decision:
+    state = app.status.operation_state if app is not None else None
+    if decision.verb is Verb.WAIT and state is not None and state.phase == "Succeeded":
+        return decide_operation(app, intent, dataclasses.replace(known, latched=state))
+    return decision
+
+
+def _takes_a_request_to_end_for_the_end(_app: Any, _intent: Any, _known: Any, decision: Decision) -> Decision:
+    if decision.waiting is Waiting.STOPPING:
+        return dataclasses.replace(decision, verb=Verb.STOPPED, waiting=None)
+    return decision
+
+
+def _supersedes_at_once(app: Any, intent: Any, known: Any, _decision: Decision) -> Decision:
+    return decide_operation(app, intent, dataclasses.replace(known, unchanged=10.0**6))
+
+
+def _accepts_any_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kargo_py.argocd.operation.unmet", lambda *_: None)
+
+
+def _keeps_no_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deployer.ArgoCD, "_latch", lambda *_: None)
+
+
+def _starts_without_a_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(app: Application, **options: Any) -> Any:
+        patch = start_patch(app, **options)
+        del patch["metadata"]["resourceVersion"]
+        return patch
+
+    monkeypatch.setattr(deployer, "start_patch", start)
+
+
+def _ends_without_a_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    def terminate(app: Application, mark: str, now: str) -> Patch:
+        patch = terminate_patch(app, mark, now)
+        if isinstance(patch.body, list):
+            return Patch([part for part in patch.body if part["op"] != "test"], patch.type)
+        return patch
+
+    monkeypatch.setattr(deployer, "terminate_patch", terminate)
+
+
+def _removes_the_operation_to_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deployer, "terminate_patch", lambda *_: Patch({"operation": None}, PatchType.MERGE))
+
+
+def _uses_one_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
+    stamped = step._stamp
+    monkeypatch.setattr(step, "_stamp", lambda context, _attempt: stamped(context, 1))
+
+
+def _sends_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes silence for "not done"."""
+
+    async def patch(client: Any, *arguments: Any, landed: Any, **options: Any) -> Any:
+        del landed
+        return await client.patch(*arguments, **options)
+
+    monkeypatch.setattr(deployer, "guarded_patch", patch)
+
+
+def _never_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WorkQueue, "add_after", lambda *_: None)
+
+
+def _does_not_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(sweep_module.Sweeper, "reconcile", nothing)
+
+
+def _does_not_take_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: Any) -> str:
+        return ""
+
+    monkeypatch.setattr(deployer.ArgoCD, "revert", nothing)
+
+
+def _stumbles_over_annotations(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(annotation: str | None) -> Any:
+        if annotation and annotation.startswith("{"):
+            return msgspec.json.decode(annotation)
+        return read_abort(annotation)
+
+    monkeypatch.setattr(promotion_module, "read_abort", read)
+
+
+def _asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a Promotion whether its Stage has acknowledged it or not."""
+    reconcile = PromotionController.reconcile
+
+    async def eager(self: PromotionController, key: Any) -> Any:
+        raw = self._world.promotions.get(key)
+        model = self._world.promotion_models.read(raw)
+        stage_raw = self._world.stages.get(key._replace(name=model.spec.stage)) if model is not None else None
+        stage = self._world.stage_models.read(stage_raw)
+        if raw is None or model is None or stage is None or model.finished or model.running:
+            return await reconcile(self, key)
+        return await self._run(raw, model, stage)
+
+    monkeypatch.setattr(PromotionController, "reconcile", eager)
+
+
+def _is_blind_to_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watches again after a 410 without listing."""
+    follow = cache_module.Cache._list
+
+    async def once(self: Any) -> None:
+        if not self._synced.is_set():
+            await follow(self)
+            return
+        page = await self._page(limit=1)
+        self._version = page.resource_version
+
+    monkeypatch.setattr(cache_module.Cache, "_list", once)
+
+
+PLANTED: Sequence[Planted] = [
+    Planted("starts while another operation is under way", TRESPASS, _decide(_starts_anyway), 0, ()),
+    Planted("takes somebody else's success for its own", FALSE_SUCCESS, _decide(_takes_any_success), 0, ()),
+    Planted("accepts any revision", FALSE_SUCCESS, _accepts_any_revision, 0, ()),
+    Planted("takes Terminating for the end", NOT_STOPPED, _decide(_takes_a_request_to_end_for_the_end), 0, ()),
+    Planted("concludes superseded at once", DOUBLE_START, _decide(_supersedes_at_once), 0, ()),
+    Planted("does not keep an ending that an event showed", FALSE_RECORD, _keeps_no_ending, 0, ()),
+    Planted("starts without a guard", TRESPASS, _starts_without_a_guard, 0, ()),
+    Planted("ends without a guard", TRESPASS, _ends_without_a_guard, 0, ()),
+    Planted("removes the operation to end it", ORPHAN, _removes_the_operation_to_end_it, 0, ()),
+    Planted("uses one stamp for all attempts", DOUBLE_START, _uses_one_stamp, 0, ()),
+    Planted("takes silence for 'not done'", DOUBLE_START, _sends_once, 0, ()),
+    Planted("never comes back by itself", LOST_ENDING, _never_comes_back, 0, ()),
+    Planted("does not sweep", LOST_ENDING, _does_not_sweep, 0, ()),
+    Planted("does not take back", NOT_TAKEN_BACK, _does_not_take_back, 0, ()),
+    Planted("stumbles over annotations", CRASHED, _stumbles_over_annotations, 0, ()),
+    Planted("runs what its Stage has not acknowledged", ONE_AT_A_TIME, _asks_nobody, 0, ()),
+    Planted("watches on after 410 without listing", LOST_ENDING, _is_blind_to_deletions, 0, ()),
+]
+
+
+def main() -> None:
+    """Find each, and say how many seeds that took."""
+    for planted in PLANTED:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            planted.plant(monkeypatch)
+            sys.stdout.write(f"{planted.name}: {_search(planted.law)}\n")
+            sys.stdout.flush()
+
+
+def _search(law: str) -> str:
+    others: dict[str, int] = {}
+    for seed in range(MOST):
+        found = {violation.law for violation in run(plan(seed)).violations}
+        for other in found:
+            others[other] = others.get(other, 0) + 1
+        if law in found:
+            return f"seed {seed}, {tuple(shrink(plan(seed), law).indices)}"
+    return f"not found in {MOST} seeds, but {others}"
+
+
+if __name__ == "__main__":
+    main()
