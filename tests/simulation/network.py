@@ -1,7 +1,8 @@
 """The network between a process and the API server: how long everything takes, and who is cut off.
 
 It stands before the server's core, under the real client. What a request costs is drawn from the seed, with a long
-tail; a request that is on its way arrives even if its sender has died meanwhile, or has given it up. Events of one watch keep their order, requests overtake each other.
+tail; a request that is on its way arrives even if its sender has died meanwhile, or has given it up. Events of one
+watch keep their order, requests overtake each other.
 """
 
 from __future__ import annotations
