@@ -32,7 +32,7 @@ ABORT = "kargo_py.abort"
 MOST_BYTES = 3 * 1024 * 1024
 """Of a body, as in the real server."""
 BODY_SECONDS = 60.0
-"""For a body that trickles in: the real server's time for a whole request."""
+"""For a body that trickles in. The real server waits for more than 100 s; nobody here is that slow."""
 LINGER_SECONDS = 0.5
 """So long the rest of what was refused is taken in and thrown away: were the connection closed at once, the client's
 kernel would drop the answer that it has not read yet."""

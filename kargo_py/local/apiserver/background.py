@@ -22,6 +22,7 @@ class Background:
         self._due: dict[Hashable, Job] = {}
         self._timer: asyncio.Handle | None = None
         self._closed = False
+        self._watching: list[asyncio.Future[None]] = []
 
     def soon(self, key: Hashable, job: Job) -> None:
         """Do *job*; nothing if one with this *key* waits already."""
@@ -33,14 +34,17 @@ class Background:
         """Do nothing any more."""
         self._closed = True
         self._due.clear()
+        self._tell()
         if self._timer:
             self._timer.cancel()
             self._timer = None
 
-    @property
-    def idle(self) -> bool:
-        """Nothing waits."""
-        return not self._due
+    async def settled(self) -> None:
+        """Return when nothing waits any more."""
+        if self._due:
+            emptied = asyncio.get_running_loop().create_future()
+            self._watching.append(emptied)
+            await emptied
 
     def _schedule(self) -> None:
         if self._timer is None:
@@ -55,3 +59,11 @@ class Background:
             if self._due:
                 self._schedule()
             job()
+        if not self._due:
+            self._tell()
+
+    def _tell(self) -> None:
+        watching, self._watching = self._watching, []
+        for emptied in watching:
+            if not emptied.done():
+                emptied.set_result(None)

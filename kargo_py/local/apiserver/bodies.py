@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -19,13 +20,30 @@ from kargo_py.local.apiserver.wire import encode
 
 MAX_BODY: Final = 3 * 1024 * 1024
 MAX_DEPTH: Final = 150
-"""Levels of lists and objects in each other. The real server allows 10,000; what walks through objects here recurses."""
+"""Levels of lists and objects in each other. The real server allows 10,000; here, walkers recurse."""
 _BIG: Final = 1 << 63
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Undecodable(Exception):
     """The body cannot be read; the text says why, as Go does."""
+
+
+class BadJson(Undecodable):
+    """It is no JSON."""
+
+    def __str__(self) -> str:
+        return f"couldn't get version/kind; json parse error: {self.why}"
+
+    @property
+    def why(self) -> str:
+        """Without the words that the real server puts before it."""
+        return str(self.args[0])
+
+
+class BadNumber(Undecodable):
+    """It is JSON, with a number that is too large to be one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +63,7 @@ def decode_json(body: bytes) -> Document:
     if _deeper_than(MAX_DEPTH, value, body):
         return _decode_slowly(body)
     # Where a key was given twice, encoding what is left gives fewer quotation marks.
-    if body.count(b'"') != encode(value).count(b'"') or b"\\u0022" in body:
+    if body.count(b'"') != encode(value).count(b'"') or b"\\u0022" in body or _LONG_NUMBER.search(body):
         return _decode_slowly(body)
     return Document(value)
 
@@ -66,7 +84,7 @@ def _float(text: str) -> float | int:
     if number in {float("inf"), float("-inf")}:
         raise _TooLarge(text)
     if number.is_integer() and abs(number) < 1e21:  # from there on Go writes an exponent
-        return int(number)
+        return int(Decimal(repr(number)))  # as Go prints it: digits beyond the precision are zeros
     return number
 
 
@@ -108,7 +126,7 @@ def _children(value: Any) -> Iterator[Any]:
 
 def _decode_slowly(body: bytes) -> Document:
     if (wrong := why_not(body, max_depth=MAX_DEPTH)) is not None:
-        raise Undecodable(wrong)
+        raise BadJson(wrong)
     twice: list[_Twice] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -120,9 +138,9 @@ def _decode_slowly(body: bytes) -> Document:
     try:
         value = json.loads(body.decode(errors="replace"), object_pairs_hook=pairs, parse_float=_float)
     except _TooLarge as error:
-        raise Undecodable(f"json: cannot unmarshal number {error} into Go value of type float64") from error
+        raise BadNumber(f"json: cannot unmarshal number {error} into Go value of type float64") from error
     except ValueError as error:  # an integer with thousands of digits
-        raise Undecodable("json: cannot unmarshal number into Go value of type float64") from error
+        raise BadNumber("json: cannot unmarshal number into Go value of type float64") from error
     return Document(_mended(value), tuple(_paths(value, twice)))
 
 

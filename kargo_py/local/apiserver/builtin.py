@@ -11,24 +11,26 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import msgspec
-
 from kargo_py.local.apiserver import coretypes, gojson, names
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
 from kargo_py.local.apiserver.failures import Cause, FieldError, bad_request, invalid
+from kargo_py.local.apiserver.gotext import Verbatim
 from kargo_py.local.apiserver.gotypes import Struct, inline
 from kargo_py.local.apiserver.kinds import VERBS, Column, Kind, Rules, View
 from kargo_py.local.apiserver.metatypes import OBJECT_META
-from kargo_py.local.apiserver.objectmeta import IMMUTABLE, finalizer_errors, too_long
+from kargo_py.local.apiserver.objectmeta import (
+    IMMUTABLE,
+    KUBERNETES_FINALIZER,
+    finalizer_errors,
+    too_long,
+    unqualified_finalizer_errors,
+)
 from kargo_py.local.apiserver.table import age
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.wire import JsonObject, encode
 
 DATA_LIMIT: Final = 1024 * 1024
-KUBERNETES_FINALIZER: Final = "kubernetes"
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _JSON_DEPTH: Final = 10_000
-
-_decode = msgspec.json.Decoder().decode
 
 
 def _invalid(path: str, value: Any, detail: str) -> FieldError:
@@ -109,8 +111,7 @@ class NamespaceRules(TypedRules):
 
 def _kubernetes_finalizer(finalizer: str, path: str) -> Iterator[FieldError]:
     yield from finalizer_errors([finalizer], path)
-    if "/" not in finalizer and finalizer not in {KUBERNETES_FINALIZER, "orphan", "foregroundDeletion"}:
-        yield _invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified")
+    yield from unqualified_finalizer_errors(finalizer, path)
 
 
 def _key_errors(field: str, values: JsonObject) -> Iterator[FieldError]:
@@ -224,7 +225,7 @@ class ConfigMapRules(TypedRules):
                 errors.append(_invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
         errors += _key_errors("binaryData", binary)
         if sum(names.size(value) for value in data.values()) + _decoded_size(binary) > DATA_LIMIT:
-            errors.append(too_long("", DATA_LIMIT))
+            errors.append(too_long("[]", DATA_LIMIT))
         return errors
 
 
@@ -283,10 +284,6 @@ class NewEventRules(TypedRules):
         if event.get("series") != before.get("series"):
             errors += _series_errors(event)
         return [*errors, *_changed_event_errors(event, before)]
-
-
-_TEXT_LIMIT: Final = 128
-_MESSAGE_LIMIT: Final = 1024
 
 
 def _event_errors(event: JsonObject, controller_field: str) -> Iterator[FieldError]:
@@ -361,8 +358,25 @@ def _changed_event_errors(event: JsonObject, before: JsonObject) -> Iterator[Fie
     for field, shown, absent in _FIXED_IN_EVENTS:
         value = event.get(field, absent)
         if value != before.get(field, absent):
-            yield _invalid(shown, value, IMMUTABLE)
+            names_of = _INTERNAL_FIELDS.get(field)
+            yield _invalid(shown, _internal(value, names_of) if names_of and value is not None else value, IMMUTABLE)
 
+
+_REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_INTERNAL_FIELDS: Final = {
+    "involvedObject": _REFERENCE,
+    "related": _REFERENCE,
+    "source": ("component", "host"),
+}
+
+
+def _internal(value: JsonObject, fields: Sequence[str]) -> Verbatim:
+    """A struct of the real server's own, which has no JSON names: Go writes the names of its fields."""
+    named = {_GO_NAMES.get(field, field[0].upper() + field[1:]): value.get(field, "") for field in fields}
+    return Verbatim(encode(named).decode())
+
+
+_GO_NAMES: Final = {"uid": "UID", "apiVersion": "APIVersion"}
 
 _EVENT_FIELDS: Final = {
     "regarding": "involvedObject",
@@ -402,7 +416,7 @@ class AccessReviewRules(TypedRules):
         resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         errors: list[FieldError] = []
         if resource is not None and other is not None:
-            shown = {"Path": other.get("path", ""), "Verb": other.get("verb", "")}
+            shown = _internal(other, ("path", "verb"))
             detail = "cannot be specified in combination with resourceAttributes"
             errors.append(_invalid("spec.nonResourceAttributes", shown, detail))
         if resource is None and other is None:
@@ -518,8 +532,6 @@ def _count_of(*fields: str) -> Callable[[JsonObject, datetime], Any]:
 
 # Kinds
 
-_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-
 
 def kinds(definition_rules: Rules) -> Sequence[Kind]:
     """All built-in kinds; *definition_rules* are those of CustomResourceDefinitions."""
@@ -539,6 +551,7 @@ def _core() -> Iterator[Kind]:
         ],
         updates_unconditionally=True,
         revalidates_metadata=True,
+        qualifies_finalizers=True,
     )  # fmt: skip
     yield Kind(
         "", "v1", "namespaces", "namespace", "Namespace", NamespaceRules(coretypes.NAMESPACE),
@@ -558,6 +571,7 @@ def _core() -> Iterator[Kind]:
         subresources=("finalize",),
         updates_unconditionally=True,
         revalidates_metadata=True,
+        qualifies_finalizers=True,
     )  # fmt: skip
     yield Kind(
         "", "v1", "secrets", "secret", "Secret", SecretRules(coretypes.SECRET),
@@ -572,6 +586,7 @@ def _core() -> Iterator[Kind]:
         field_selectors=("type",),
         updates_unconditionally=True,
         revalidates_metadata=True,
+        qualifies_finalizers=True,
     )  # fmt: skip
     yield Kind(
         "", "v1", "serviceaccounts", "serviceaccount", "ServiceAccount",
@@ -586,6 +601,7 @@ def _core() -> Iterator[Kind]:
         ],
         updates_unconditionally=True,
         revalidates_metadata=True,
+        qualifies_finalizers=True,
     )  # fmt: skip
 
 
@@ -597,7 +613,7 @@ def _events() -> Iterator[Kind]:
         struct=coretypes.EVENT,
         columns=_event_columns(lambda event: event),
         field_selectors=(
-            *(f"involvedObject.{field}" for field in _INVOLVED), "reason", "reportingComponent", "source", "type",
+            *(f"involvedObject.{field}" for field in _REFERENCE), "reason", "reportingComponent", "source", "type",
         ),
         field_readers={
             "source": lambda event: (
@@ -614,7 +630,8 @@ def _events() -> Iterator[Kind]:
         schema=inline(coretypes.NEW_EVENT),
         struct=coretypes.NEW_EVENT,
         columns=_event_columns(as_core_event),
-        field_selectors=(*(f"regarding.{field}" for field in _INVOLVED), "reason", "reportingController", "type"),
+        field_selectors=(*(f"regarding.{field}" for field in _REFERENCE), "reason", "reportingController", "type"),
+        qualifies_finalizers=True,
         creates_on_update=True,
         updates_unconditionally=True,
         view_of=View("", "v1", "events", as_new_event, as_core_event),

@@ -40,6 +40,8 @@ class Catalogue:
         """Serve *kinds* from now on."""
         for kind in kinds:
             self._kinds[kind.group, kind.version, kind.plural] = kind
+            if kind.view_of is None and kind.answer is None:
+                self._store.collection(kind.group, kind.plural)  # its history begins now
         self.generation += 1
 
     def remove(self, group: str, plural: str) -> None:

@@ -7,18 +7,20 @@ The CEL library evaluates them; around it this module does what Kubernetes does:
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import cel
-
-from kargo_py.local.apiserver import formats
+from kargo_py.local.apiserver import cel_types, formats
 from kargo_py.local.apiserver.cel_functions import Function, functions
-from kargo_py.local.apiserver.checks import Twin, map_key
+from kargo_py.local.apiserver.cel_names import escaped
+from kargo_py.local.apiserver.cel_syntax import Unparsed, has_optionals, parse, rewritten
+from kargo_py.local.apiserver.checks import Twin, by_key, map_key
 from kargo_py.local.apiserver.failures import Cause, FieldError
+from kargo_py.local.apiserver.light_cel import cel
 from kargo_py.local.apiserver.nodes import Node
 from kargo_py.local.apiserver.wire import JsonObject
 
@@ -28,12 +30,6 @@ MAX_STEPS: Final = 1_000_000
 """How often the innermost part of nested loops may be evaluated."""
 _MAX_MESSAGE: Final = 5 * 1024
 _MACROS: Final = re.compile(r"\.(?:all|exists|exists_one|existsOne|map|filter)\s*\(")
-_RESERVED: Final = frozenset(
-    {
-        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
-        *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
-    }
-)
 _REASONS: Final = {
     "FieldValueForbidden": Cause.FORBIDDEN,
     "FieldValueRequired": Cause.REQUIRED,
@@ -62,30 +58,50 @@ class EvaluationError(Exception):
 class Expression:
     """A compiled expression."""
 
-    __slots__ = ("_context", "_depth", "_program", "variables")
+    __slots__ = ("_context", "_depth", "_exact", "_optional_old", "_program", "_sizes", "_source", "variables")
 
-    def __init__(self, source: str) -> None:
-        """Raise ExpressionError if *source* is no expression."""
+    def __init__(self, source: str, *, optional_old: bool = False) -> None:
+        """Raise ExpressionError if *source* is no expression; *optional_old*: ``oldSelf`` may be nothing."""
         if len(source) > MAX_RULE:
             raise ExpressionError(f"the expression is longer than {MAX_RULE} characters")
+        self._source = source
+        self._exact: Expression | None = None
+        self._optional_old = optional_old
+        written = source
+        if has_optionals(source):
+            with suppress(Unparsed, RecursionError):
+                written = rewritten(parse(source), optional_old=optional_old)
         try:
-            self._program = cel.compile(source)
+            self._program = cel.compile(written)
         except (ValueError, RecursionError) as error:
             raise ExpressionError(_parse_error(str(error))) from error
         references = self._program.references()
         self.variables = frozenset(references["variables"])
-        wanted: dict[str, Function] = {}
-        for name in references["functions"]:
-            wanted |= {
-                known: call for known, call in _EXTENSIONS.items() if known == name or known.endswith(f".{name}")
-            }
-        self._context = cel.Context(functions=wanted) if wanted else None
+        self._context = _context(references["functions"])
+        self._sizes = "size" in references["functions"]
         self._depth = nesting(source)
+
+    def _counting_characters(self) -> Expression:
+        """The same expression with a ``size`` that counts characters."""
+        if self._exact is None:
+            self._exact = self
+            with suppress(Unparsed, RecursionError, ExpressionError):
+                self._exact = Expression(
+                    rewritten(parse(self._source), optional_old=self._optional_old, sizes=True),
+                    optional_old=self._optional_old,
+                )
+        return self._exact
 
     def evaluate(self, variables: dict[str, Any]) -> Any:
         """The value of the expression; EvaluationError where it has none."""
         if self._depth > 1 and widest(variables) ** self._depth > MAX_STEPS:
             raise EvaluationError("operation cancelled: actual cost limit exceeded")
+        if self._sizes and not f"{self._source}{variables}".isascii() and self._exact is not self:
+            exact = self._counting_characters()
+            return exact.evaluate(variables) if exact is not self else self._run(variables)
+        return self._run(variables)
+
+    def _run(self, variables: dict[str, Any]) -> Any:
         try:
             if self._context is None:
                 return self._program.execute(variables)
@@ -103,14 +119,63 @@ class Expression:
         except TypeError as error:
             raise EvaluationError("no such overload") from error
         except (RuntimeError, ValueError, RecursionError) as error:
-            found = re.match(r"Function '[^']*' error: (.*?)(?:\. Check function arguments.*)?$", str(error), re.DOTALL)
-            raise EvaluationError(found[1] if found else str(error)) from error
+            raise EvaluationError(_function_error(str(error))) from error
+
+
+def _context(names: Sequence[str]) -> cel.Context | None:
+    """A context with those of *names* that the library does not know; None if there are none."""
+    wanted: dict[str, Function] = {}
+    for name in names:
+        wanted |= {known: call for known, call in _EXTENSIONS.items() if known == name or known.endswith(f".{name}")}
+    return cel.Context(functions=wanted) if wanted else None
+
+
+_CONVERSIONS: Final = {
+    "int": "int",
+    "uint": "uint",
+    "double": "double",
+    "timestamp": "google.protobuf.Timestamp",
+    "duration": "google.protobuf.Duration",
+}
+
+
+def _function_error(text: str) -> str:
+    """What cel-go would say where a function refuses its arguments."""
+    if text.startswith("Undefined variable or function"):
+        return "no such overload"
+    found = re.match(r"Function '([^']*)' error: (.*?)(?:\. Check function arguments.*)?$", text, re.DOTALL)
+    if not found:
+        return text
+    name, told = found[1], found[2]
+    if name in _CONVERSIONS:
+        return f"type conversion error from 'string' to '{_CONVERSIONS[name]}'"
+    told = re.sub(r"^Python function call failed: \w+: ", "", told)
+    outside = re.search(r"\[?(-?\d+)[:\]].* out of range", told)
+    return f"index out of range: {outside[1]}" if outside else told
 
 
 def _parse_error(text: str) -> str:
     """The parser's message as cel-go words it: lines of source begin with " | "."""
     _, _, issues = text.partition(": ERROR: ")
     return re.sub(r"^\|", " |", f"ERROR: {issues or text}", flags=re.MULTILINE)
+
+
+def complaints(source: str, node: Node, *, resource: bool, optional_old: bool, result: str) -> str:
+    """What the API server says of the types in *source*, a rule of *node* or its message; "" if nothing."""
+    own = cel_types.type_of(node, resource=resource)
+    if own is None:
+        return ""
+    variables = {"self": own, "oldSelf": ("optional_type", own) if optional_old else own}
+    try:
+        tree = parse(source)
+        errors = cel_types.errors_of(tree, source, variables)
+    except (Unparsed, RecursionError):
+        return ""
+    except cel_types.Unsupported as error:
+        return f"compilation failed: this server does not support {error}"
+    if errors:
+        return "compilation failed: " + "\n".join(errors)
+    return "" if tree.type == result else f"must evaluate to a {result}"
 
 
 def nesting(source: str) -> int:
@@ -149,10 +214,11 @@ class Rule:
     def __init__(self, raw: JsonObject) -> None:
         """*raw* has been found to be right by :mod:`structural`."""
         self.raw = raw
-        self.tests = Expression(raw["rule"])
-        self.message = Expression(raw["messageExpression"]) if raw.get("messageExpression") else None
-        self.uses_old = "oldSelf" in self.tests.variables
         self.optional_old = bool(raw.get("optionalOldSelf"))
+        self.tests = Expression(raw["rule"], optional_old=self.optional_old)
+        message = raw.get("messageExpression")
+        self.message = Expression(message, optional_old=self.optional_old) if message else None
+        self.uses_old = "oldSelf" in self.tests.variables
         self.field_path = normal_path(raw["fieldPath"]) if raw.get("fieldPath") else ""
 
     @property
@@ -213,18 +279,17 @@ class Rules:
                 elif self.additional is not None:
                     yield self.additional, item, before.get(key), f"{path}[{key}]", key
         elif isinstance(new, list) and self.items is not None:
-            by_key: dict[str, Any] = {}
-            if self.node.list_type == "map" and isinstance(old, list):
-                for item in old:
-                    by_key.setdefault(map_key(self.node, item), item)
+            olds = by_key(self.node, old)
             for at, item in enumerate(new):
-                yield self.items, item, by_key.get(map_key(self.node, item)) if by_key else None, f"{path}[{at}]", at
+                key = map_key(self.node, item) if olds else None
+                yield self.items, item, None if key is None else olds.get(key), f"{path}[{at}]", at
 
     def _evaluate(
         self, new: Any, old: Any, path: str, twin: Twin | None, parent: Twin | None, errors: list[FieldError]
     ) -> None:
         kind = self.node.type
         where = path or "<nil>"
+        misfit = _misfit(self.node, new)
         seen = self.view(new) if self.view else new
         seen_old = self.view(old) if self.view and old is not None else old
         for rule in self.rules:
@@ -237,6 +302,8 @@ class Rules:
                     optional = cel.OptionalValue
                     variables["oldSelf"] = optional.none() if old is None else optional.of(seen_old)
             try:
+                if misfit:
+                    raise EvaluationError(misfit)  # noqa: TRY301 told as if it had been found while evaluating
                 if rule.tests.evaluate(variables) is True:
                     continue
             except EvaluationError as error:
@@ -251,6 +318,37 @@ class Rules:
             cause = _REASONS.get(rule.raw.get("reason") or "", Cause.INVALID)
             target = f"{path}{rule.field_path}" if path or not rule.field_path else rule.field_path.removeprefix(".")
             errors.append(FieldError(cause, target or "<nil>", kind, "" if cause is Cause.DUPLICATE else detail))
+
+
+def _misfit(node: Node, value: Any) -> str:
+    """Why *value*, of a type that the schema does not have, cannot be seen from within CEL; "" where it can."""
+    if node.raw.get("x-kubernetes-int-or-string"):
+        wrong = type(value) not in {int, str}
+        return "invalid data, expected XIntOrString value to be either a string or integer" if wrong else ""
+    wanted, right = _SEEN_AS.get(node.type, ("", ()))
+    if not wanted or type(value) in right:
+        return ""
+    if node.type in {"object", "array"}:
+        return f"invalid data, expected {wanted} for the provided schema with type={node.type}"
+    return f"invalid data, expected {wanted}, got {_GO_TYPES.get(type(value), 'nil')}"
+
+
+_SEEN_AS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
+    "object": ("a map", (dict,)),
+    "array": ("an array", (list,)),
+    "string": ("string", (str,)),
+    "boolean": ("bool", (bool,)),
+    "integer": ("int", (int,)),
+    "number": ("float", (int, float)),
+}
+_GO_TYPES: Final[dict[type, str]] = {
+    dict: "map[string]interface {}",
+    list: "[]interface {}",
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+}
 
 
 class _OutOfBudget(Exception):
@@ -308,15 +406,6 @@ def normal_path(path: str) -> str:
 View = Callable[[Any], Any]
 
 
-def escaped(name: str) -> str:
-    """The name of a field in CEL."""
-    if name in _RESERVED:
-        return f"__{name}__"
-    for plain, written in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
-        name = name.replace(plain, written)
-    return name
-
-
 def view_of(node: Node) -> View | None:
     """How CEL sees values of *node*; None where it is as JSON has them."""
     if node.raw.get("x-kubernetes-int-or-string"):
@@ -347,6 +436,8 @@ def _object_view(changed: dict[str, tuple[str, View | None]]) -> View:
         for key, item in value.items():
             name, view = changed.get(key, (key, None))
             result[name] = view(item) if view and item is not None else item
+            if name == f"__{key}__":  # a reserved word, which may be written either way after a dot
+                result[key] = result[name]
         return result
 
     return seen
@@ -365,9 +456,16 @@ def _duration(text: Any) -> Any:
     return text if seconds is None else timedelta(seconds=seconds)
 
 
+def _bytes(text: Any) -> Any:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        return text
+
+
 _STRING_VIEWS: Final[dict[str, View]] = {
     "date": _time,
     "datetime": _time,
     "duration": _duration,
-    "byte": lambda text: text.encode() if isinstance(text, str) else text,
+    "byte": _bytes,
 }

@@ -7,6 +7,7 @@ Source: k8s.io/apiserver/pkg/cel/library.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -14,13 +15,15 @@ from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from cel import OptionalValue
-from cel.stdlib import add_stdlib_to_context
-
 from kargo_py.local.apiserver import formats, gotext, regex
+from kargo_py.local.apiserver.cel_syntax import FIRST, FLAT, ITEMS, SELECT, SIZE
+from kargo_py.local.apiserver.light_cel import add_stdlib_to_context, cel
 from kargo_py.local.apiserver.wire import JsonObject
 
 Function = Callable[..., Any]
+
+# The library warns of each error that a function raises, which is how these functions refuse an argument.
+logging.getLogger("cel").addFilter(lambda record: not record.getMessage().startswith("Python function"))
 
 _SUFFIXES: Final = {
     **{suffix: Decimal(1024) ** (power + 1) for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))},
@@ -104,7 +107,7 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
 
 def _url(text: str) -> JsonObject:
     if not _is_url(text):
-        raise ValueError(f'parse "{text}": invalid URI for request')
+        raise ValueError(f'URL parse error during conversion from string: parse "{text}": invalid URI for request')
     parts = urlsplit(text)
     host = parts.netloc.rpartition("@")[2]
     return {
@@ -182,8 +185,10 @@ def _sign(quantity: JsonObject) -> int:
 
 
 def _ip(text: str) -> JsonObject:
-    address = ipaddress.ip_address(text)
-    return {"@ip": str(address)}
+    if not _is_ip(text):
+        why = f'ParseAddr("{text}"): unable to parse IP'
+        raise ValueError(f'IP Address "{text}" parse error during conversion from string: {why}')
+    return {"@ip": str(ipaddress.ip_address(text))}
 
 
 def _is_ip(text: str) -> bool:
@@ -199,6 +204,10 @@ def _address(value: JsonObject) -> ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def _cidr(text: str) -> JsonObject:
+    if not _is_cidr(text):
+        told = "network address parse error during conversion from string: "
+        why = "ParseAddr: unable to parse IP" if "/" in text else "no '/'"
+        raise ValueError(f'{told}{told}netip.ParsePrefix("{text}"): {why}')
     network = ipaddress.ip_network(text, strict=False)
     return {"@cidr": str(network), "address": text.partition("/")[0]}
 
@@ -241,19 +250,19 @@ def _format_check(name: str) -> formats.Check | None:
     return own.get(name) or formats.check_of(name)
 
 
-def _named_format(name: str) -> OptionalValue:
-    return OptionalValue.none() if _format_check(name) is None else OptionalValue.of({"@format": name})
+def _named_format(name: str) -> cel.OptionalValue:
+    return cel.OptionalValue.none() if _format_check(name) is None else cel.OptionalValue.of({"@format": name})
 
 
 def _own_format(name: str) -> Function:
     return lambda: {"@format": name}
 
 
-def _complaints(form: JsonObject, text: str) -> OptionalValue:
+def _complaints(form: JsonObject, text: str) -> cel.OptionalValue:
     check = _format_check(form["@format"])
     if check is None or check(text):
-        return OptionalValue.none()
-    return OptionalValue.of([f"{text} is not a valid {form['@format']}"])
+        return cel.OptionalValue.none()
+    return cel.OptionalValue.of([f"{text} is not a valid {form['@format']}"])
 
 
 # Strings
@@ -299,6 +308,37 @@ def _string(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {_string(item)}' for key, item in sorted(value.items()))}}}"
     return str(value)
+
+
+def _bool(value: bool | str) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in {"1", "t", "true", "TRUE", "True"}:
+        return True
+    if value in {"0", "f", "false", "FALSE", "False"}:
+        return False
+    raise ValueError("type conversion error from 'string' to 'bool'")
+
+
+# Optional values
+
+
+def _selected(value: Any, key: Any) -> cel.OptionalValue:
+    if isinstance(value, cel.OptionalValue):
+        if not value.has_value():
+            return value
+        value = value.value()
+    if isinstance(value, list):
+        return cel.OptionalValue.of(value[key]) if 0 <= key < len(value) else cel.OptionalValue.none()
+    return cel.OptionalValue.of(value[key]) if key in value else cel.OptionalValue.none()
+
+
+def _items(value: cel.OptionalValue) -> list[Any]:
+    return [value.value()] if value.has_value() else []
+
+
+def _first(items: list[Any]) -> cel.OptionalValue:
+    return cel.OptionalValue.of(items[0]) if items else cel.OptionalValue.none()
 
 
 class _Collector:
@@ -365,6 +405,12 @@ def _all() -> dict[str, Function]:
         **{f"format.{name}": _own_format(name) for name in ("dns1123Label", "dns1123Subdomain", "dns1035Label")},
         "validate": _complaints,
         "format": _formatted,
+        "bool": _bool,
+        SIZE: len,
+        SELECT: _selected,
+        ITEMS: _items,
+        FIRST: _first,
+        FLAT: lambda items: items[0] if items else cel.OptionalValue.none(),
     }
     return {**collector.found, **own}
 

@@ -73,15 +73,11 @@ class Twin:
         items = self.node.items
         if items is None or self.node.list_type != "map" or type(self.old) is not list or type(self.new) is not list:
             return None
-        old = self._old_items().get(map_key(self.node, self.new[at]))
-        return None if old is None else Twin(items, self.new[at], old)
-
-    def _old_items(self) -> dict[str, Any]:
         if self._by_key is None:
-            self._by_key = {}
-            for item in self.old:
-                self._by_key.setdefault(map_key(self.node, item), item)
-        return self._by_key
+            self._by_key = by_key(self.node, self.old)
+        key = map_key(self.node, self.new[at])
+        old = None if key is None else self._by_key.get(key)
+        return None if old is None else Twin(items, self.new[at], old)
 
     def same(self) -> bool:
         """Whether nothing has changed."""
@@ -104,11 +100,20 @@ class Twin:
         return equal(new, old)
 
 
-def map_key(node: Node, item: Any) -> str:
-    """What tells the items of a map-list apart."""
-    if type(item) is not dict:
-        return ""
-    return repr([item.get(key) for key in node.map_keys])
+def map_key(node: Node, item: Any) -> str | None:
+    """What tells the items of a map-list apart; None for an item that does not have it."""
+    if type(item) is not dict or not all(key in item for key in node.map_keys):
+        return None
+    return repr([item[key] for key in node.map_keys])
+
+
+def by_key(node: Node, items: Any) -> dict[str, Any]:
+    """The items of a map-list by what tells them apart; the first of each."""
+    found: dict[str, Any] = {}
+    for item in items if type(items) is list and node.list_type == "map" else ():
+        if (key := map_key(node, item)) is not None:
+            found.setdefault(key, item)
+    return found
 
 
 class Check:
@@ -231,7 +236,7 @@ class Check:
         if self.types or self.format:
             passed += 1 + self._check_type(value, kind, path, found)
         if self.any_of or self.one_of or self.all_of or self.none_of is not None:
-            passed += self._check_junctors(value, path, twin, found)
+            passed += self._check_junctors(value, path, found)
         if kind is str:
             if self.format_check is not None:
                 passed += 1
@@ -264,7 +269,7 @@ class Check:
         return passed
 
     def _check_type(self, value: Any, kind: type, path: str, found: list[Fault]) -> int:
-        name, form = _described(value, kind)
+        name, form = _described(kind)
         types = self.types
         fits = (
             name in types
@@ -354,13 +359,13 @@ class Check:
                 found.append(Fault(Cause.REQUIRED, name, ABSENT, "", f"{name} in body is required"))
         return passed
 
-    def _check_junctors(self, value: Any, path: str, twin: Twin | None, found: list[Fault]) -> int:
+    def _check_junctors(self, value: Any, path: str, found: list[Fault]) -> int:
         passed = 0
         name = quoted(path)
         if self.any_of:
-            passed += self._check_any_of(value, path, twin, found)
+            passed += self._check_any_of(value, path, found)
         if self.one_of:
-            results = [_outcome(check, value, path, twin) for check in self.one_of]
+            results = [_outcome(check, value, path) for check in self.one_of]
             right = [result for result in results if not result[1]]
             if len(right) == 1:
                 passed += right[0][0]
@@ -372,7 +377,7 @@ class Check:
                     passed += best[0]
                     found.extend(best[1])
         if self.all_of:
-            results = [_outcome(check, value, path, twin) for check in self.all_of]
+            results = [_outcome(check, value, path) for check in self.all_of]
             for count, faults in results:
                 passed += count
                 found.extend(faults)
@@ -380,14 +385,14 @@ class Check:
             if wrong:
                 tail = ". None validated" if wrong == len(results) else ""
                 found.append(_composite(f"{name} must validate all the schemas (allOf){tail}"))
-        if self.none_of is not None and not _outcome(self.none_of, value, path, twin)[1]:
+        if self.none_of is not None and not _outcome(self.none_of, value, path)[1]:
             found.append(_composite(f"{name} must not validate the schema (not)"))
         return passed
 
-    def _check_any_of(self, value: Any, path: str, twin: Twin | None, found: list[Fault]) -> int:
+    def _check_any_of(self, value: Any, path: str, found: list[Fault]) -> int:
         best: tuple[int, list[Fault]] | None = None
         for check in self.any_of:
-            result = _outcome(check, value, path, twin)
+            result = _outcome(check, value, path)
             if not result[1]:
                 return result[0]
             if best is None or result[0] > best[0]:
@@ -409,13 +414,14 @@ class Check:
         return Fault(Cause.TYPE, path, got, message, message)
 
 
-def _outcome(check: Check, value: Any, path: str, twin: Twin | None) -> tuple[int, list[Fault]]:
+def _outcome(check: Check, value: Any, path: str) -> tuple[int, list[Fault]]:
+    # Nothing within a junctor is ratcheted.
     faults: list[Fault] = []
-    return check.run(value, path, twin, faults), faults
+    return check.run(value, path, None, faults), faults
 
 
-def _described(value: Any, kind: type) -> tuple[str, str]:
-    """The JSON type of *value*, and the format by which the API server calls it."""
+def _described(kind: type) -> tuple[str, str]:
+    """The JSON type of values of *kind*, and the format by which the API server calls it."""
     if kind is str:
         return "string", ""
     if kind is dict:

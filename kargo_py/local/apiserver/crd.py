@@ -70,7 +70,8 @@ class DefinitionRules:
             if old is not None:
                 obj["spec"] = old.get("spec", {})
             return
-        status = obj["status"] = copied((old or {}).get("status") or {})
+        nothing = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}}
+        status = obj["status"] = copied((old or {}).get("status") or nothing)
         stored = status.setdefault("storedVersions", [])
         for version in obj["spec"].get("versions") or ():
             if version.get("storage"):
@@ -437,7 +438,7 @@ def established(crd: JsonObject, now: str, others: Iterable[JsonObject] = ()) ->
     reason, message = _accept(wanted, accepted, rest)
     status["acceptedNames"] = {"plural": "", "kind": "", **accepted}
     status.setdefault("storedVersions", [])
-    conditions = status.setdefault("conditions", [])
+    conditions = status["conditions"] = status.get("conditions") or []
     _set(conditions, now, "NamesAccepted", "False" if reason else "True", reason or "NoConflicts", message)
     if condition(result, "Established") != "True":
         if reason:
@@ -573,7 +574,14 @@ def _kind(spec: JsonObject, version: JsonObject, served_as: JsonObject) -> Kind:
         custom=True,
         subresources=("scale",) if subresources.get("scale") is not None else (),
         counts_generations=True,
+        deprecation=_deprecation(spec["group"], version, served_as["kind"]),
     )
+
+
+def _deprecation(group: str, version: JsonObject, kind: str) -> str:
+    if not version.get("deprecated"):
+        return ""
+    return version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated"
 
 
 def _column(column: JsonObject) -> Column:

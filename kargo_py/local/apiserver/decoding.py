@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kargo_py.local.apiserver import objectmeta
-from kargo_py.local.apiserver.bodies import Document, Undecodable, decode_json, decode_yaml
-from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
-from kargo_py.local.apiserver.gotypes import Undecodable as Mistyped
+from kargo_py.local.apiserver import objectmeta, protobuf
+from kargo_py.local.apiserver.bodies import BadJson, BadNumber, Document, Undecodable, decode_json, decode_yaml
+from kargo_py.local.apiserver.failures import Failure, bad_request
+from kargo_py.local.apiserver.gotypes import Struct, Undecodable as Mistyped
 from kargo_py.local.apiserver.kinds import Kind
-from kargo_py.local.apiserver.options import SCHEME
+from kargo_py.local.apiserver.metatypes import DELETE_OPTIONS
+from kargo_py.local.apiserver.options import SCHEME, TYPE_META
 from kargo_py.local.apiserver.wire import JsonObject, Request
 
 _SUMMARY: int = 30
-_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 
 def media_type(request: Request) -> str:
@@ -22,15 +22,33 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def document(request: Request) -> Document:
-    """The body of a create, an update or a deletion. Raises Failure 415, Undecodable."""
+def document(request: Request, kind: Kind | None = None) -> Document:
+    """The body of a create or an update of *kind*, or of a deletion. Raises Failure, Undecodable."""
     media = media_type(request)
     if media in {"", "application/json"}:
         return decode_json(request.body)
     if media == "application/yaml":
         return decode_yaml(request.body)
+    struct = DELETE_OPTIONS if kind is None else kind.struct
+    if media == protobuf.MEDIA_TYPE and struct is not None and protobuf.supports(struct):
+        return Document(_protobuf(request.body, struct, kind))
     accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
     raise unsupported_media_type(accepted)
+
+
+def _protobuf(body: bytes, struct: Struct, kind: Kind | None) -> JsonObject:
+    if kind is None:
+        try:
+            return protobuf.decode(body, struct, api_version="v1", kind=struct.name)
+        except ValueError as error:
+            raise Undecodable(str(error)) from error
+    try:
+        return protobuf.decode(body, struct, api_version=kind.api_version, kind=kind.kind)
+    except protobuf.MalformedEnvelope as error:
+        why = f"the object provided is unrecognized (must be of type {kind.kind}): {error} ({summary(body)})"
+        raise bad_request(why) from error
+    except protobuf.MalformedMessage as error:
+        raise _unhandled(kind, str(error)) from error
 
 
 def unsupported_media_type(accepted: str) -> Failure:
@@ -42,8 +60,10 @@ def unsupported_media_type(accepted: str) -> Failure:
 def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]) -> JsonObject:
     """The body as a new object of *kind*. Raises Failure."""
     try:
-        found = document(request)
+        found = document(request, kind)
         obj = _typed(found.value, request.body, kind)
+    except BadNumber as error:
+        raise _unhandled(kind, str(error)) from error
     except Undecodable as error:
         raise _unrecognized(kind, str(error), request.body) from error
     try:
@@ -82,36 +102,27 @@ def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
         value = {}
     if value is not None and not isinstance(value, dict):
         name = {bool: "bool", str: "string", list: "array"}.get(type(value), "number")
-        raise Undecodable(f"json: cannot unmarshal {name} into Go value of type {_TYPE_META}")
+        raise BadJson(f"json: cannot unmarshal {name} into Go value of type {TYPE_META}")
     given = value or {}
     for field in ("apiVersion", "kind"):
         if not isinstance(given.get(field, ""), str):
             name = {bool: "bool", list: "array", dict: "object", type(None): "null"}.get(type(given[field]), "number")
             if given[field] is not None:
-                raise Undecodable(f"json: cannot unmarshal {name} into Go struct field .{field} of type string")
+                raise BadJson(f"json: cannot unmarshal {name} into Go struct field .{field} of type string")
             del given[field]
     api_version, name = given.get("apiVersion", ""), given.get("kind", "")
     if kind.custom:
         if not name:
-            raise _Unprefixed(f"Object 'Kind' is missing in '{body.decode(errors='replace')}'")
+            raise Undecodable(f"Object 'Kind' is missing in '{body.decode(errors='replace')}'")
         if api_version != kind.api_version:
             raise bad_request(
                 f"the API version in the data ({api_version}) does not match "
                 f"the expected API version ({kind.api_version})"
             )
-        if name != kind.kind:
-            error = FieldError(Cause.INVALID, "kind", name, f"must be {kind.kind}")
-            metadata = given.get("metadata")
-            own = metadata.get("name") if isinstance(metadata, dict) else ""
-            raise invalid(kind.group, name, own if isinstance(own, str) else "", [error])
         return given
     _check_type(api_version or kind.api_version, name or kind.kind, kind)
     given["apiVersion"], given["kind"] = kind.api_version, kind.kind
     return given
-
-
-class _Unprefixed(Undecodable):
-    """Not a matter of the syntax."""
 
 
 def _check_type(api_version: str, name: str, kind: Kind) -> None:
@@ -126,12 +137,7 @@ def _check_type(api_version: str, name: str, kind: Kind) -> None:
 
 
 def _unrecognized(kind: Kind, why: str, body: bytes) -> Failure:
-    prefix = (
-        "" if "Object 'Kind'" in why or why.startswith("yaml:") else "couldn't get version/kind; json parse error: "
-    )
-    return bad_request(
-        f"the object provided is unrecognized (must be of type {kind.kind}): {prefix}{why} ({summary(body)})"
-    )
+    return bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): {why} ({summary(body)})")
 
 
 def _unhandled(kind: Kind, why: str) -> Failure:

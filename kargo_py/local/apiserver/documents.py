@@ -7,12 +7,15 @@ from typing import Final
 from kargo_py.local.apiserver import discovery
 from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.failures import Failure
+from kargo_py.local.apiserver.negotiation import OBJECTS, check_media, wanted
 from kargo_py.local.apiserver.openapi import Documents as OpenApi
-from kargo_py.local.apiserver.wire import JsonObject, Request, Response, encode
+from kargo_py.local.apiserver.wire import JSON, JsonObject, Request, Response, encode
 
 PAGE_NOT_FOUND: Final = Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
 _OK: Final = Response(200, b"ok", "text/plain; charset=utf-8")
 _HEALTH: Final = ("healthz", "livez", "readyz")
+_REPRESENTATIONS: Final = {"version": JSON, "api": OBJECTS}
+_NOTHING: Final = Response(404, b"")
 _CHECKS: Final = ("ping", "log", "etcd")
 
 
@@ -35,9 +38,13 @@ class Documents:
             return self._health(request, parts)
         made = self._made(request, parts)
         if made is None:
-            return PAGE_NOT_FOUND
+            return _NOTHING if parts[:2] == ("openapi", "v3") else PAGE_NOT_FOUND
         if request.method != "GET" and (parts[0] != "apis" or len(parts) == 1):
             raise not_allowed()
+        if parts[0] in _REPRESENTATIONS:
+            check_media(request.headers.get("accept", ""), _REPRESENTATIONS[parts[0]])
+        elif parts[0] == "apis":
+            wanted(request.headers.get("accept", ""))
         return Response(200, made if isinstance(made, bytes) else encode(made))
 
     def _health(self, request: Request, parts: tuple[str, ...]) -> Response:

@@ -95,6 +95,7 @@ class Failure(Exception):
     details: JsonObject | None = None
     headers: dict[str, str] = field(default_factory=dict)
     metadata: JsonObject = field(default_factory=dict)
+    warnings: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"{self.code} {self.reason}: {self.message}"
@@ -117,7 +118,7 @@ class Failure(Exception):
 
     def response(self) -> Response:
         """The answer to the request that failed."""
-        return Response(self.code, encode(self.status()), headers=self.headers)
+        return Response(self.code, encode(self.status()), headers=self.headers, warnings=self.warnings)
 
 
 def bad_request(message: str) -> Failure:
@@ -128,7 +129,7 @@ def bad_request(message: str) -> Failure:
 def not_found(group: str, plural: str, name: str) -> Failure:
     """404 for an object."""
     return Failure(
-        404, "NotFound", f'{qualified(group, plural)} "{name}" not found', _details(group, kind=plural, name=name)
+        404, "NotFound", f"{qualified(group, plural)} {quoted(name)} not found", _details(group, kind=plural, name=name)
     )
 
 
@@ -139,13 +140,13 @@ def unknown_path() -> Failure:
 
 def already_exists(group: str, plural: str, name: str) -> Failure:
     """409 for a create."""
-    message = f'{qualified(group, plural)} "{name}" already exists'
+    message = f"{qualified(group, plural)} {quoted(name)} already exists"
     return Failure(409, "AlreadyExists", message, _details(group, kind=plural, name=name))
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> Failure:
     """409 for an update or a precondition."""
-    message = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
+    message = f"Operation cannot be fulfilled on {qualified(group, plural)} {quoted(name)}: {why}"
     return Failure(409, "Conflict", message, _details(group, kind=plural, name=name))
 
 
@@ -156,7 +157,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> F
     subject = f"{kind}.{group}" if group else kind
     details = _details(group, kind=kind, name=name)
     details["causes"] = [error.as_cause() for error in errors]
-    return Failure(422, "Invalid", f'{subject} "{name}" is invalid: {listed}', details)
+    return Failure(422, "Invalid", f"{subject} {quoted(name)} is invalid: {listed}", details)
 
 
 def internal(message: str) -> Failure:
@@ -180,5 +181,6 @@ def _details(group: str, *, kind: str, name: str) -> JsonObject:
         details["name"] = name
     if group:
         details["group"] = group
-    details["kind"] = kind
+    if kind:
+        details["kind"] = kind
     return details

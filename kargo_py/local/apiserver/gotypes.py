@@ -131,9 +131,10 @@ class Int(GoType):
     def __init__(self, bits: int) -> None:
         self.go = f"int{bits}"
         self._high = 1 << (bits - 1)
+        self._low = -self._high
 
     def decode(self, value: Any, unknown: list[str]) -> Any:
-        if type(value) is int and -self._high <= value < self._high:
+        if type(value) is int and self._low <= value < self._high:
             return value
         found = json_type(value)
         raise Mismatch(f"number {value}" if found == "number" else found, self.go)
@@ -146,6 +147,16 @@ class Int(GoType):
 
     def default(self) -> Any:
         return 0
+
+
+class _Byte(Int):
+    def __init__(self) -> None:
+        super().__init__(8)
+        self.go = "uint8"
+        self._low, self._high = 0, 256
+
+
+_UINT8: Final = _Byte()
 
 
 class Float(GoType):
@@ -171,11 +182,15 @@ class Bytes(GoType):
     go = "[]uint8"
 
     def decode(self, value: Any, unknown: list[str]) -> Any:
+        if type(value) is list:
+            return base64.b64encode(bytes(_UINT8.decode(byte or 0, unknown) for byte in value)).decode()
         if type(value) is not str:
             raise Mismatch(json_type(value), self.go)
+        if len(value) % 4:
+            return _lenient_base64(value)
         try:
-            return base64.b64encode(base64.b64decode(value, validate=True)).decode()
-        except (binascii.Error, ValueError):
+            return base64.b64encode(binascii.a2b_base64(value, strict_mode=True)).decode()
+        except ValueError:
             return _lenient_base64(value)
 
     def zero(self) -> Any:
@@ -203,7 +218,7 @@ def _lenient_base64(text: str) -> str:
             if not rest:
                 raise _corrupt(len(raw))
             if rest[0][1] != ord("="):
-                raise _corrupt(rest[0][0])
+                raise _corrupt(rest[0][0] - 1)
             rest = rest[1:]
         if rest:
             raise _corrupt(rest[0][0])
@@ -383,8 +398,7 @@ class Struct(GoType):
         for each in fields:
             self.fields[each.name] = each
             keeps = each.pointer or each.always or (each.type.keeps_empty and not each.omit_zero)
-            drops_null = each.pointer or each.omit_zero
-            self._readers[each.name] = each.type.decode, keeps, drops_null
+            self._readers[each.name] = each.type.decode, keeps, each.omit_zero
             if each.always or (each.type.keeps_empty and not each.pointer and not each.omit_zero):
                 self._always.append((each.name, each.type.zero))
 

@@ -145,7 +145,7 @@ class _Parser:
         word = self._until_end(escapes=False)
         if word in {"true", "false"}:
             return _constant(word == "true")
-        raise JSONPathError(f"unrecognized identifier {word}")
+        return _failing(f"unrecognized identifier {word}")
 
     def _number(self) -> Step:
         match = _NUMBER.match(self._text, self._position)
@@ -283,6 +283,15 @@ def _constant(value: Any, *, once: bool = False) -> Step:
     return (lambda _: [value]) if once else (lambda values: [value] * len(values))
 
 
+def _failing(message: str) -> Step:
+    """What can be read, and is an error only when it is used."""
+
+    def fail(_: list[Any]) -> list[Any]:
+        raise JSONPathError(message)
+
+    return fail
+
+
 def _union(parts: list[list[Step]]) -> Step:
     return lambda values: [found for part in parts for found in _run(part, values)]
 
@@ -338,8 +347,6 @@ def _existing(steps: list[Step]) -> Step:
 
 def _comparing(left: list[Step], operator: str, right: list[Step]) -> Step:
     compare = _COMPARE.get(operator)
-    if compare is None:
-        raise JSONPathError(f"unrecognized filter operator {operator}")
 
     def passes(item: Any) -> bool:
         lefts = _run(left, [item])
@@ -348,7 +355,11 @@ def _comparing(left: list[Step], operator: str, right: list[Step]) -> Step:
         rights = _run(right, [item]) if len(lefts) == 1 else []
         if len(lefts) > 1 or len(rights) > 1:
             raise JSONPathError("can only compare one element at a time")
-        return bool(rights) and compare(lefts[0], rights[0])
+        if not rights:
+            return False
+        if compare is None:
+            raise JSONPathError(f"unrecognized filter operator {operator}")
+        return compare(lefts[0], rights[0])
 
     return lambda values: [item for item in _items(values) if passes(item)]
 

@@ -86,6 +86,8 @@ class Kind:
     """Fields that may be selected by, beside ``metadata.name`` and ``metadata.namespace``."""
     custom: bool = False
     """It comes from a CustomResourceDefinition."""
+    deprecation: str = ""
+    """What every client of this version is warned of."""
     name_rule: names.NameRule = names.dns_subdomain
     verbs: Sequence[str] = VERBS
     subresources: Sequence[str] = ()
@@ -98,6 +100,8 @@ class Kind:
     """An update of what is not there creates it."""
     revalidates_metadata: bool = False
     """An update is checked by all the rules for metadata that a create is."""
+    qualifies_finalizers: bool = False
+    """Finalizers that Kubernetes does not know must have a DNS prefix."""
     struct: Struct | None = None
     """The Go type of a built-in kind, which OpenAPI is made from."""
     updates_unconditionally: bool = False
@@ -116,6 +120,11 @@ class Kind:
     def qualified(self) -> str:
         """``plural.group``: how messages name the resource."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def error_group(self) -> str:
+        """The group that errors about an object name: that of the kind it is kept as."""
+        return self.view_of.group if self.view_of else self.group
 
     @property
     def lists_as(self) -> str:

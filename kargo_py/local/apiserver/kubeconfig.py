@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import secrets
 from pathlib import Path
-
-import yaml
 
 from kargo_py.messages import Shown, message
 
@@ -28,6 +27,23 @@ NAME = "kargo-py"
 
 _MARK = b"# Written by kargo-py for its embedded API server; it overwrites this file when told to write it again.\n"
 
+# Written by hand: to import a YAML library would be a tenth of the server's start.
+_TEMPLATE = """\
+apiVersion: v1
+kind: Config
+clusters:
+- name: {name}
+  cluster:
+    server: {url}{trusted}
+users:
+- name: {name}
+  user: {credentials}
+contexts:
+- name: {name}
+  context: {{cluster: {name}, user: {name}}}
+current-context: {name}
+"""
+
 
 class KubeconfigError(Exception):
     """The file cannot be written; the text says why and what to do."""
@@ -35,18 +51,14 @@ class KubeconfigError(Exception):
 
 def render(url: str, *, token: str | None, authority: bytes | None) -> bytes:
     """The file. *authority* is the CA's PEM; None for plain HTTP. *token* is None where none is asked for."""
-    cluster: dict[str, str] = {"server": url}
-    if authority is not None:
-        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": NAME, "cluster": cluster}],
-        "users": [{"name": NAME, "user": {} if token is None else {"token": token}}],
-        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME}}],
-        "current-context": NAME,
-    }
-    return _MARK + yaml.safe_dump(document, sort_keys=False).encode()
+    trusted = "" if authority is None else f"\n    certificate-authority-data: {base64.b64encode(authority).decode()}"
+    credentials = {} if token is None else {"token": token}
+    return (
+        _MARK
+        + _TEMPLATE.format(
+            name=NAME, url=json.dumps(url), trusted=trusted, credentials=json.dumps(credentials)
+        ).encode()
+    )
 
 
 def check(path: Path) -> None:

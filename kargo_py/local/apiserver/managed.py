@@ -8,6 +8,7 @@ the resource, ``spec`` in one of its status.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MAX_MANAGER_LENGTH: Final = 128
 _MAX_UPDATERS: Final = 10
 _MAX_ANNOTATIONS_SIZE: Final = 256 * 1024
+_CANONICAL_TIME: Final = re.compile(r"20\d\d-(0[1-9]|1[012])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ")
 _NO_FIELDS: Final = FieldSet()
 _METADATA: Final = (
     "name",
@@ -135,6 +137,8 @@ class Writing:
     subresource: str = ""
     reset: FieldSet = field(default_factory=FieldSet)
     others: Mapping[str, Types | None] = field(default_factory=dict)
+    zero: JsonObject | None = None
+    """What an object has in which nothing is set: a Go type's structs, which nobody manages for being there."""
 
     def types_of(self, api_version: str) -> Types | None:
         """The types of a version."""
@@ -299,8 +303,8 @@ def _fields_of(content: Any, types: Types | None) -> tuple[FieldSet, FieldsV1 | 
 
 
 def _time(text: Any) -> str | None:
-    if text is None:
-        return None
+    if text is None or (isinstance(text, str) and _CANONICAL_TIME.fullmatch(text)):
+        return text
     try:
         return _stamp(datetime.fromisoformat(text))
     except (TypeError, ValueError) as error:
@@ -376,7 +380,8 @@ def _settled(
     Raises:
         _Conflicts: somebody else manages what has changed, and *force* is not set.
     """
-    comparisons = {through.api_version: _compared(live, new, through.types).without_trees(through.reset)}
+    own = _compared(live or through.zero, new, through.types)
+    comparisons = {through.api_version: own.without_trees(through.reset)}
     settled: Managed = {}
     conflicts: list[tuple[Owner, Path]] = []
     for owner, owned in managed.items():
@@ -509,11 +514,14 @@ def _pruned(merged: JsonObject, managed: Managed, last: Owned, through: Writing)
     types = through.types_of(last.api_version)
     if types is None:
         return merged
-    root = types.root
-    applied_before = with_named(root, last.fields)
-    claimed = _NO_FIELDS
+    claimed, dropped = _NO_FIELDS, last.fields
     for owned in managed.values():
         claimed |= owned.fields
+        dropped -= owned.fields
+    if not dropped:
+        return merged
+    root = types.root
+    applied_before = with_named(root, last.fields)
     everything_merged = with_named(root, field_set(root, merged))
     pruned = without(root, merged, applied_before)
     left = with_named(root, field_set(root, pruned))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
+from kargo_py.local.apiserver.bodies import MAX_DEPTH, Undecodable
 from kargo_py.local.apiserver.wire import JSON, Handler, JsonObject, Request, Response, encode
 from kargo_py.messages import Shown, message
 
@@ -45,6 +46,7 @@ REFUSED = message(
 )
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
+_SEPARATOR = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
 _FIRST = ("CustomResourceDefinition", "Namespace")
 
 
@@ -83,11 +85,13 @@ async def load(server: Handler, manifests: Sequence[Manifest]) -> None:
 
 
 def _objects(path: Path, content: bytes) -> Iterator[JsonObject]:
-    try:
-        documents = [*yaml.load_all(content, _Loader)]
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ManifestError(MALFORMED(path=path, why=error)) from error
-    for number, document in enumerate(documents, 1):
+    from kargo_py.local.apiserver.yamlbodies import load as load_yaml  # noqa: PLC0415 - its import is slow
+
+    for number, text in enumerate(_SEPARATOR.split(content.decode(errors="replace")), 1):
+        try:
+            document, _ = load_yaml(text, MAX_DEPTH)
+        except Undecodable as error:
+            raise ManifestError(MALFORMED(path=path, why=error)) from error
         if document is None:
             continue
         items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else [document]
@@ -109,7 +113,7 @@ async def _put(server: Handler, manifest: Manifest) -> None:
     resource = await _resource(server, base, manifest)
     name = str(manifest.obj["metadata"]["name"])
     namespace = f"/namespaces/{manifest.obj['metadata'].get('namespace', 'default')}" if resource["namespaced"] else ""
-    path, body = f"{base}{namespace}/{resource['name']}", _json(manifest)
+    path, body = f"{base}{namespace}/{resource['name']}", encode(manifest.obj)
     answer = await _ask(server, Request("POST", path, (), {"content-type": JSON}, body))
     if answer.code == 409:
         headers = {"content-type": "application/merge-patch+json"}
@@ -133,20 +137,3 @@ async def _ask(server: Handler, request: Request) -> Response:
     if not isinstance(answer, Response):
         raise TypeError(f"{request.method} {request.path} was answered with a stream")
     return answer
-
-
-def _json(manifest: Manifest) -> bytes:
-    try:
-        return encode(manifest.obj)
-    except (TypeError, RecursionError) as error:
-        raise ManifestError(MALFORMED(path=manifest.path, why=error)) from error
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as Kubernetes reads it: a time is a string."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Final
 
 from kargo_py.local.apiserver.background import Background
-from kargo_py.local.apiserver.builtin import KUBERNETES_FINALIZER
 from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.garbage import MANAGER
 from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.objectmeta import KUBERNETES_FINALIZER
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
 from kargo_py.local.apiserver.store import Event, Store, Stored
 from kargo_py.local.apiserver.views import private

@@ -12,7 +12,7 @@ _SHAPES: Final[dict[str, Shape]] = {
     shape: shape for shape in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 }
 _VERSIONS: Final = frozenset({"v1", "v1beta1"})
-_OBJECTS: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+OBJECTS: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _STREAMS: Final = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 
 
@@ -42,8 +42,16 @@ def wanted(accept: str, *, stream: bool = False) -> Wanted:
         version = parameters.get("v", "")
         if shape in _SHAPES and parameters.get("g") == "meta.k8s.io" and version in _VERSIONS:
             return Wanted(_SHAPES[shape], version, yaml)
-    known = _STREAMS if stream else _OBJECTS
+    known = _STREAMS if stream else OBJECTS
     raise Failure(406, "NotAcceptable", f"only the following media types are accepted: {known}")
+
+
+def check_media(accept: str, known: str = OBJECTS, *, streams: bool = False) -> None:
+    """What the part of the real server that has the built-in kinds asks for first. Raises Failure."""
+    known = f"{known}, {_STREAMS}" if streams else known
+    media_types = {*known.split(", "), "*/*"}
+    if accept and not any(media in media_types for media, _ in _clauses(accept)):
+        raise Failure(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {known}", {})
 
 
 def prefers_yaml(accept: str) -> bool:

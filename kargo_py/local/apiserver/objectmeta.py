@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from kargo_py.local.apiserver import names
 from kargo_py.local.apiserver.failures import Cause, FieldError
+from kargo_py.local.apiserver.gotext import Verbatim
 from kargo_py.local.apiserver.gotypes import Mismatch, json_type
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.metatypes import OBJECT_META
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.wire import JsonObject, encode
 
 ANNOTATIONS_LIMIT: Final = 256 * 1024
 MANAGER_LIMIT: Final = 128
@@ -21,6 +22,8 @@ SUBRESOURCE_LIMIT: Final = 256
 IMMUTABLE: Final = "field is immutable"
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
+KUBERNETES_FINALIZER: Final = "kubernetes"
+_OWNER_FIELDS: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 
 
 def decode(obj: JsonObject) -> list[str]:
@@ -89,9 +92,7 @@ def errors(new: JsonObject, old: JsonObject | None, kind: Kind) -> list[FieldErr
     It checks several times, by the rule of the URL and by that of the kind, and tells all that it finds each time.
     """
     if old is None:
-        return validate(new, namespaced=kind.namespaced, rule=kind.name_rule) or validate(
-            new, namespaced=kind.namespaced, rule=names.path_segment
-        )
+        return _by_kind(new, kind) or validate(new, namespaced=kind.namespaced, rule=names.path_segment)
     found = [
         *validate(new, namespaced=kind.namespaced, rule=names.path_segment),
         *validate_update(new, old),
@@ -99,9 +100,30 @@ def errors(new: JsonObject, old: JsonObject | None, kind: Kind) -> list[FieldErr
     if kind.name_rule is names.path_segment:
         return found
     found += validate_update(new, old)
+    found += _unqualified(new, kind)
     if kind.revalidates_metadata:
-        found += validate(new, namespaced=kind.namespaced, rule=kind.name_rule)
+        found += _by_kind(new, kind)
     return found
+
+
+def _by_kind(metadata: JsonObject, kind: Kind) -> list[FieldError]:
+    return [
+        *validate(metadata, namespaced=kind.namespaced, rule=kind.name_rule),
+        *_unqualified(metadata, kind),
+    ]
+
+
+def _unqualified(metadata: JsonObject, kind: Kind) -> Iterator[FieldError]:
+    if kind.qualifies_finalizers:
+        for index, finalizer in enumerate(metadata.get("finalizers") or ()):
+            yield from unqualified_finalizer_errors(finalizer, f"metadata.finalizers[{index}]")
+
+
+def unqualified_finalizer_errors(finalizer: str, path: str) -> Iterator[FieldError]:
+    """That a finalizer without a DNS prefix is none of Kubernetes' own."""
+    if "/" not in finalizer and finalizer not in {KUBERNETES_FINALIZER, ORPHAN, FOREGROUND}:
+        detail = "name is neither a standard finalizer name nor is it fully qualified"
+        yield FieldError(Cause.INVALID, path, finalizer, detail)
 
 
 def _invalid(name: str, value: Any, detail: str) -> FieldError:
@@ -160,17 +182,22 @@ def _owner_errors(owners: list[JsonObject] | None) -> Iterator[FieldError]:
             if not owner.get(part):
                 yield _invalid(f"ownerReferences.{part}", owner.get(part, ""), "must not be empty")
         if (api_version, kind) == ("v1", "Event"):
-            yield _invalid("ownerReferences", owner, "/v1, Kind=Event is disallowed from being an owner")
+            yield _invalid("ownerReferences", _shown_owner(owner), "/v1, Kind=Event is disallowed from being an owner")
         if not owner.get("controller"):
             continue
         if controller:
             yield _invalid(
                 "ownerReferences",
-                owners,
+                Verbatim(f"[{','.join(map(_shown_owner, owners or ()))}]"),
                 'Only one reference can have Controller set to true. Found "true" in references for '
                 f"{controller} and {kind}/{name}",
             )
         controller = controller or f"{kind}/{name}"
+
+
+def _shown_owner(owner: JsonObject) -> Verbatim:
+    fields = {name: owner[name] for name in _OWNER_FIELDS if name in owner}
+    return Verbatim(encode(fields).decode())
 
 
 def _version(api_version: str) -> str:

@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kargo_py.local.apiserver import objectmeta
-from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
+from kargo_py.local.apiserver.failures import ABSENT, Cause, Failure, FieldError, bad_request, invalid
 from kargo_py.local.apiserver.wire import JsonObject, Request
 
 _INT64: Final = 1 << 63
+SCHEME: Final = "pkg/runtime/scheme.go:110"
+TYPE_META: Final = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
 _GROUP: Final = "meta.k8s.io"
 _MATCHES: Final = ("Exact", "NotOlderThan", "")
 _VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
@@ -88,13 +92,12 @@ def _match_errors(options: ListOptions) -> list[FieldError]:
     if options.watch:
         if options.match and options.initial_events is None:
             forbidden(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
-        if options.initial_events is not None:
-            if options.match != "NotOlderThan":
-                forbidden(field, f"sendInitialEvents requires setting {field} to NotOlderThan")
-            if options.match not in {"", "NotOlderThan"}:
-                errors.append(_unsupported(field, options.match, ("NotOlderThan",)))
-            if options.token:
-                forbidden(field, f"{field} is forbidden when continue is provided")
+        if options.initial_events is not None and options.match != "NotOlderThan":
+            forbidden(field, f"sendInitialEvents requires setting {field} to NotOlderThan")
+        if options.match not in {"", "NotOlderThan"}:
+            errors.append(_unsupported(field, options.match, ("NotOlderThan",)))
+        if options.match and options.token:
+            forbidden(field, f"{field} is forbidden when continue is provided")
         return errors
     if options.match:
         if not options.version:
@@ -141,9 +144,9 @@ def _manager_of(user_agent: str) -> str:
     return user_agent.partition("/")[0].encode()[:128].decode(errors="ignore") or "unknown"
 
 
-def delete_options(request: Request, body: Any) -> DeleteOptions:
+def delete_options(request: Request, body: Any = ABSENT) -> DeleteOptions:
     """Options of a deletion: of its body, or else of its query. Raises Failure."""
-    if body is not None:
+    if body is not ABSENT:
         given = _from_body(body)
     else:
         given = {key: request.parameter(key) for key, _ in request.query if key == "propagationPolicy"}
@@ -172,11 +175,16 @@ def delete_options(request: Request, body: Any) -> DeleteOptions:
 
 
 def _from_body(body: Any) -> JsonObject:
-    if not isinstance(body, dict):
+    if body is None:
         return {}
+    if not isinstance(body, dict):
+        problem = f"json: cannot unmarshal {_json_type(body)} into Go value of type {TYPE_META}"
+        raise Failure(500, "", f"couldn't get version/kind; json parse error: {problem}")
     kind = body.get("kind")
     if kind not in {None, "", "DeleteOptions"}:
         version = body.get("apiVersion", "")
+        if (version, kind) == ("v1", "Status"):
+            raise Failure(500, "", "converting (v1.Status) to (v1.DeleteOptions): unknown conversion")
         raise Failure(500, "", f'no kind "{kind}" is registered for version "{version}" in scheme "{SCHEME}"')
     for path, kinds, go in _BODY_TYPES:
         value: Any = body
@@ -187,7 +195,6 @@ def _from_body(body: Any) -> JsonObject:
     return body
 
 
-SCHEME: Final = "pkg/runtime/scheme.go:110"
 _BODY_TYPES: Final[Sequence[tuple[str, tuple[type, ...], str]]] = (
     ("preconditions", (dict,), "DeleteOptions.preconditions of type v1.Preconditions"),
     ("preconditions.uid", (str,), "Preconditions.preconditions.uid of type types.UID"),

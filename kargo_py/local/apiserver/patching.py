@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from kargo_py.local.apiserver.bodies import Document, Undecodable, decode_json, decode_yaml
+import msgspec
+
+from kargo_py.local.apiserver.bodies import BadJson, Document, Undecodable, decode_json, decode_yaml
 from kargo_py.local.apiserver.decoding import decode_fields, media_type, unsupported_media_type
-from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
+from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request
 from kargo_py.local.apiserver.gotypes import Undecodable as Mistyped
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.options import SCHEME, WriteOptions
 from kargo_py.local.apiserver.patches import json_patch, merge_patch
 from kargo_py.local.apiserver.strategic import strategic_merge
-from kargo_py.local.apiserver.wire import JsonObject, Request, encode
+from kargo_py.local.apiserver.wire import JsonObject, Request
 from kargo_py.local.apiserver.writing import Target, Writer, Written
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -44,26 +46,37 @@ def patch(writer: Writer, target: Target, request: Request, options: WriteOption
     if media == STRATEGIC:
         return _strategic(writer, target, request, options, warnings)
     body, twice = _patch_body(request)
-    # A key that is given twice is told even where a JSON patch cannot be one.
-    decode = _decoder(target.kind, options, warnings, twice)
     if media == MERGE_PATCH:
+        decode = _decoder(target.kind, options, warnings, twice)
         return writer.patch(target, lambda obj: merge_patch(obj, body), decode, options)
+    decode = _decoder(target.kind, options, warnings, (*twice, *_unknown_members(body)))
     return writer.patch(target, lambda obj: json_patch(obj, body), decode, options)
+
+
+def _unknown_members(operations: Any) -> Iterator[str]:
+    for index, operation in enumerate(operations if isinstance(operations, list) else ()):
+        for member in operation if isinstance(operation, dict) else ():
+            if member not in {"op", "path", "from", "value"}:
+                yield f'json patch unknown field "[{index}].{member}"'
 
 
 def _patch_body(request: Request) -> tuple[Any, tuple[str, ...]]:
     try:
         found = decode_json(request.body)
     except Undecodable as error:
-        raise bad_request(f"error decoding patch: {error}") from error
+        raise bad_request(f"error decoding patch: {_why(error)}") from error
     return found.value, found.twice
+
+
+def _why(error: Undecodable) -> str:
+    return error.why if isinstance(error, BadJson) else str(error)
 
 
 def _strategic(writer: Writer, target: Target, request: Request, options: WriteOptions, warnings: list[str]) -> Written:
     try:
         found = decode_json(request.body)
     except Undecodable as error:
-        raise bad_request(str(error)) from error
+        raise bad_request(_why(error)) from error
     change = found.value
     if not isinstance(change, dict):
         raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
@@ -82,8 +95,8 @@ def _applied(request: Request, options: WriteOptions, warnings: list[str]) -> Js
     try:
         found = _yaml(request.body)
     except Undecodable as error:
-        text = str(error) if str(error).startswith("yaml:") else f"yaml: {error}"
-        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {text}") from error
+        why = f"yaml: {error.why}" if isinstance(error, BadJson) else str(error)
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {why}") from error
     if not isinstance(found.value, dict):
         name = {bool: "bool", str: "string", list: "array", type(None): "null"}.get(type(found.value), "number")
         if found.value is None:
@@ -120,12 +133,12 @@ def _decoder(
     shown: Callable[[Any], str] | None = None,
 ) -> Callable[[Any], JsonObject]:
     """What reads the object that a patch has made: as a body, but with failures of its own."""
-    show = shown or (lambda made: encode(made).decode())
+    show = shown or (lambda made: msgspec.json.encode(made, order="sorted").decode())
 
     def decode(made: Any) -> JsonObject:
         if not isinstance(made, dict):
             raise _unusable(show(made), f"json: cannot unmarshal {type(made).__name__} into Go value")
-        text = "" if kind.custom and not twice else show(made)
+        text = show(made) if options.validation == "Strict" else ""  # before unknown fields are taken out
         _check_identity(kind, made, show)
         try:
             unknown = decode_fields(made, kind)
@@ -155,12 +168,6 @@ def _check_identity(kind: Kind, made: JsonObject, show: Callable[[Any], str]) ->
     if not api_version:
         why = "Object 'apiVersion' is missing in 'object has no apiVersion field'"
         raise Failure(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
-    metadata = made.get("metadata")
-    own = metadata.get("name", "") if isinstance(metadata, dict) else ""
-    for field, given, right in (("kind", name, kind.kind), ("apiVersion", api_version, kind.api_version)):
-        if given != right:
-            error = FieldError(Cause.INVALID, field, given, f"must be {right}")
-            raise invalid(kind.group, str(name), own, [error])
 
 
 def _unusable(made: str, why: str) -> Failure:

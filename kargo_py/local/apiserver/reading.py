@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -69,7 +70,7 @@ def page(collection: Collection, kind: Kind, namespace: str, options: ListOption
     if predicate is not None:
         matching = [item for item in matching if predicate(item.obj)]
     seen = version if exact else now
-    limit = 0 if options.version == "0" and not options.token else options.limit
+    limit = 0 if options.version == "0" else options.limit
     if not limit or len(matching) <= limit:
         return Page(matching, seen)
     kept = matching[:limit]
@@ -148,15 +149,14 @@ def _read_token(text: str) -> tuple[int, str]:
     fields = token if isinstance(token, dict) else {}
     version, start = fields.get("rv"), fields.get("start")
     if fields.get("v") != _TOKEN_VERSION:
-        raise bad_request(
-            f"invalid continue token: continue key is not valid: server does not recognize this encoded version "
-            f'"{fields.get("v", "")}"'
-        )
+        raise _bad_token(f"server does not recognize this encoded version {fields.get('v', '')}")
     if not isinstance(version, int) or version == 0 or version < _INCONSISTENT:
-        raise bad_request("invalid continue token: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
-    if not isinstance(start, str) or not start.startswith("/"):
-        raise _bad_token(f"key {start}")
-    return version, start[1:].rstrip("\0")
+        raise _bad_token(f"incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
+    key = start if isinstance(start, str) else ""
+    key = key if key.startswith("/") else f"/{key}"
+    if posixpath.normpath(key) != key:
+        raise _bad_token(f"{start}")
+    return version, key[1:].rstrip("\0")
 
 
 def _bad_token(why: str) -> Failure:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
-import cel
+from kargo_py.local.apiserver.light_cel import cel
 
 _MAX_REPEAT: Final = 1000
 _MAX_DEPTH: Final = 200

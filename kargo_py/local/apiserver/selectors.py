@@ -278,7 +278,9 @@ def field_terms(selector: str) -> list[FieldTerm]:
         match = _operator.search(part)
         if match is None:
             raise bad_request(f"invalid selector: '{selector}'; can't understand '{part}'")
-        terms.append(FieldTerm(part[: match.start()], _unescaped(part[match.end() :]), match[0] == "!="))
+        term = FieldTerm(part[: match.start()], _unescaped(part[match.end() :]), match[0] == "!=")
+        if term.path or term.value:
+            terms.append(term)
     return terms
 
 

@@ -142,7 +142,8 @@ class Listener(socket.socket):
     """Knows the connections it accepted: while TLS begins on one, nobody else does."""
 
     def __init__(self, family: int) -> None:
-        super().__init__(family, socket.SOCK_STREAM)
+        # With the protocol named, asyncio sets TCP_NODELAY; without that, answers wait 40 ms for the client's ACK.
+        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._accepted: WeakSet[socket.socket] = WeakSet()
 
     def accept(self) -> tuple[socket.socket, Any]:

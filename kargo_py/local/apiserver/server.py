@@ -8,10 +8,13 @@ the event loop's, so a run under simulated time with a seeded Random repeats exa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from random import Random
 from types import TracebackType
 from typing import Any, Final, Self
+
+import msgspec
 
 from kargo_py.local.apiserver import builtin, patching, reading, watching
 from kargo_py.local.apiserver.background import Background
@@ -25,7 +28,7 @@ from kargo_py.local.apiserver.failures import Failure, bad_request, not_found
 from kargo_py.local.apiserver.garbage import GarbageCollector
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.namespaces import INITIAL, Namespaces
-from kargo_py.local.apiserver.negotiation import Wanted, prefers_yaml, wanted
+from kargo_py.local.apiserver.negotiation import Wanted, check_media, prefers_yaml, wanted
 from kargo_py.local.apiserver.options import (
     DeleteOptions,
     ListOptions,
@@ -37,8 +40,9 @@ from kargo_py.local.apiserver.options import (
 from kargo_py.local.apiserver.routing import BadPath, OtherPath, ResourcePath, parse
 from kargo_py.local.apiserver.store import Store, Stored
 from kargo_py.local.apiserver.table import included, partial, partial_list, table
+from kargo_py.local.apiserver.views import as_item
 from kargo_py.local.apiserver.wire import JsonObject, Request, Response, Stream, encode
-from kargo_py.local.apiserver.writing import Target, Writer, Written
+from kargo_py.local.apiserver.writing import Target, Writer, Written, finalizer_warnings
 
 _READS: Final = frozenset({"GET", "HEAD"})
 _BAD_PATH: Final = Response(400, b"400 Bad Request", "text/plain; charset=utf-8")
@@ -147,13 +151,22 @@ class ApiServer:
     # Resources
 
     def _resource(self, request: Request, path: ResourcePath, kind: Kind) -> Response | Stream:
+        warnings = [kind.deprecation] if kind.deprecation else []
+        try:
+            answer = self._of_resource(request, path, kind, warnings)
+        except Failure as failure:
+            failure.warnings = warnings
+            raise
+        return replace(answer, warnings=warnings)
+
+    def _of_resource(self, request: Request, path: ResourcePath, kind: Kind, warnings: list[str]) -> Response | Stream:
         target = Target(kind, path.namespace, path.name, path.subresource)
         if path.subresource and not self._has(kind, path.subresource):
             if kind.custom:
                 raise not_found(kind.group, kind.plural, path.name)
             raise Failure(404, "NotFound", "the server could not find the requested resource", {})
         if kind.answer is not None and request.method == "POST" and not path.name:
-            return self._answered(request, target, kind.answer)
+            return self._answered(request, target, kind.answer, warnings)
         verb = _verb(request.method, path)
         if not self._allows(target, verb, request.method):
             if kind.custom:
@@ -161,6 +174,8 @@ class ApiServer:
                 message = f'{verb} is not supported on resources of kind "{kind.qualified}"'
                 raise Failure(405, "MethodNotAllowed", message, {"group": kind.group, "kind": kind.plural})
             raise not_allowed()
+        if not kind.custom:
+            check_media(request.headers.get("accept", ""), streams=verb == "list")
         match verb:
             case "get" if path.watch:
                 return self._watch(request, target)
@@ -169,11 +184,11 @@ class ApiServer:
             case "list":
                 return self._list(request, target, watch=path.watch)
             case "create":
-                return self._create(request, target)
+                return self._create(request, target, warnings)
             case "update":
-                return self._update(request, target)
+                return self._update(request, target, warnings)
             case "patch":
-                return self._patch(request, target)
+                return self._patch(request, target, warnings)
             case "delete":
                 return self._delete(request, target)
             case _:
@@ -238,8 +253,10 @@ class ApiServer:
                 metadata = {"continue": "", **metadata}
             head = {"kind": kind.lists_as, "apiVersion": kind.api_version, "metadata": metadata}
             if look.yaml:
-                return _as_yaml(Response(200, b""), {**head, "items": list(objects)})
-            return Response(200, encode(head)[:-1] + b',"items":[' + b",".join([item.data for item in items]) + b"]}")
+                bare = [msgspec.json.decode(as_item(item, kind)) for item in items]
+                return _as_yaml(Response(200, b""), {**head, "items": bare})
+            data = [as_item(item, kind) for item in items]
+            return Response(200, encode(head)[:-1] + b',"items":[' + b",".join(data) + b"]}")
         return _as_yaml(Response(200, b""), made) if look.yaml else Response(200, encode(made))
 
     def _watch(self, request: Request, target: Target, options: ListOptions | None = None) -> Stream:
@@ -281,39 +298,41 @@ class ApiServer:
 
     # Writes
 
-    def _create(self, request: Request, target: Target) -> Response:
+    def _create(self, request: Request, target: Target, warnings: list[str]) -> Response:
         look = wanted(request.headers.get("accept", ""))
         options = write_options(request, "CreateOptions")
-        warnings: list[str] = []
         obj = object_of(request, target.kind, options.validation, warnings)
         written = self._writer.create(target, obj, options)
-        return self._respond(201, target.kind, written.stored, look, warnings=warnings)
+        return self._written(written, target, look, warnings)
 
-    def _answered(self, request: Request, target: Target, answer: Callable[[JsonObject], JsonObject]) -> Response:
-        warnings: list[str] = []
+    def _answered(
+        self, request: Request, target: Target, answer: Callable[[JsonObject], JsonObject], warnings: list[str]
+    ) -> Response:
         options = write_options(request, "CreateOptions")
         obj = object_of(request, target.kind, options.validation, warnings)
-        return Response(201, encode(answer(obj)), warnings=warnings)
+        return Response(201, encode(answer(obj)))
 
-    def _update(self, request: Request, target: Target) -> Response:
+    def _update(self, request: Request, target: Target, warnings: list[str]) -> Response:
         if not target.name:
             raise bad_request("name must be provided")
         look = wanted(request.headers.get("accept", ""))
         options = write_options(request, "UpdateOptions")
-        warnings: list[str] = []
         obj = object_of(request, target.kind, options.validation, warnings)
         written = self._writer.update(target, obj, options)
-        return self._respond(201 if written.created else 200, target.kind, written.stored, look, warnings=warnings)
+        return self._written(written, target, look, warnings)
 
-    def _patch(self, request: Request, target: Target) -> Response:
+    def _patch(self, request: Request, target: Target, warnings: list[str]) -> Response:
         media = patching.check_type(request, target.kind)
         if not target.name:
             raise bad_request("name must be provided")
         look = wanted(request.headers.get("accept", ""))
         options = write_options(request, "PatchOptions", apply=media == patching.APPLY)
-        warnings: list[str] = []
         written = patching.patch(self._writer, target, request, options, warnings)
-        return self._respond(201 if written.created else 200, target.kind, written.stored, look, warnings=warnings)
+        return self._written(written, target, look, warnings)
+
+    def _written(self, written: Written, target: Target, look: Wanted, warnings: list[str]) -> Response:
+        warnings += finalizer_warnings(target.kind, written.stored.obj)
+        return self._respond(201 if written.created else 200, target.kind, written.stored, look)
 
     def _delete(self, request: Request, target: Target) -> Response:
         look = wanted(request.headers.get("accept", ""))
@@ -334,27 +353,17 @@ class ApiServer:
         return self._listed(kind, page.items, page.metadata(), look, "")
 
     def _delete_options(self, request: Request) -> DeleteOptions:
-        body: Any = None
-        if request.body:
-            try:
-                body = document(request).value
-            except Undecodable as error:
-                prefix = "" if str(error).startswith("yaml:") else "couldn't get version/kind; json parse error: "
-                raise Failure(500, "", f"{prefix}{error}") from error
+        if not request.body:
+            return delete_options(request)
+        try:
+            body = document(request).value
+        except Undecodable as error:
+            raise Failure(500, "", str(error)) from error
         return delete_options(request, body)
 
-    def _respond(
-        self,
-        code: int,
-        kind: Kind,
-        stored: Stored,
-        look: Wanted,
-        include: str = "Metadata",
-        *,
-        warnings: Sequence[str] = (),
-    ) -> Response:
+    def _respond(self, code: int, kind: Kind, stored: Stored, look: Wanted, include: str = "Metadata") -> Response:
         if not look.shape:
-            response = Response(code, stored.data, warnings=warnings)
+            response = Response(code, stored.data)
             return _as_yaml(response, stored.obj) if look.yaml else response
         version = f"meta.k8s.io/{look.version}"
         if look.shape == "Table":
@@ -364,7 +373,7 @@ class ApiServer:
             made = partial(stored.obj, version)
         else:
             raise Failure(500, "", "content is not a list")
-        response = Response(code, encode(made), warnings=warnings)
+        response = Response(code, encode(made))
         return _as_yaml(response, made) if look.yaml else response
 
 
@@ -396,5 +405,6 @@ def _status(status: JsonObject) -> Response:
 def _as_yaml(response: Response, value: Any) -> Response:
     import yaml  # noqa: PLC0415  (few ask for it, and its import is slow)
 
-    text = yaml.dump(value, Dumper=yaml.CSafeDumper, default_flow_style=False, allow_unicode=True)
+    plain = msgspec.json.decode(encode(value))  # of exact types, in which nothing stands twice
+    text = yaml.dump(plain, Dumper=yaml.CSafeDumper, default_flow_style=False, allow_unicode=True)
     return Response(response.code, text.encode(), "application/yaml", response.headers, response.warnings)

@@ -12,12 +12,13 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from kargo_py.local.apiserver import cel, regex
 from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.gotext import Verbatim, quoted
-from kargo_py.local.apiserver.nodes import META, SchemaTooLarge, copied, equal, node_of
+from kargo_py.local.apiserver.nodes import META, Node, SchemaTooLarge, copied, equal, node_of
 from kargo_py.local.apiserver.schema import value_errors
 from kargo_py.local.apiserver.wire import JsonObject
 
@@ -429,8 +430,9 @@ def _openapi_errors(
     for at, rule in enumerate(rules):
         errors += _rule_errors(rule, raw, f"{path}.x-kubernetes-validations[{at}]")
     if rules and not errors and with_rules:
+        node = node_of(raw)
         for at, rule in enumerate(rules):
-            rule_errors += _compile_errors(rule, f"{path}.x-kubernetes-validations[{at}]", place)
+            rule_errors += _compile_errors(rule, node, f"{path}.x-kubernetes-validations[{at}]", place)
     return errors, rule_errors
 
 
@@ -565,19 +567,29 @@ def _has_lines(text: str) -> bool:
     return "\n" in text or "\r" in text
 
 
-def _compile_errors(rule: JsonObject, path: str, place: _Place) -> Iterator[FieldError]:
+def _compile_errors(rule: JsonObject, node: Node, path: str, place: _Place) -> Iterator[FieldError]:
     shown = _go_rule(rule)
+    optional = bool(rule.get("optionalOldSelf"))
     try:
-        expression = cel.Expression(rule["rule"])
+        expression = cel.Expression(rule["rule"], optional_old=optional)
     except cel.ExpressionError as error:
         yield _invalid(f"{path}.rule", shown, f"compilation failed: {error}")
         return
+    resource = place.root or node.embedded
+    check = partial(cel.complaints, node=node, resource=resource, optional_old=optional)
+    if complaint := check(rule["rule"], result="bool"):
+        told = complaint if complaint.startswith("compilation") else f"cel expression {complaint}"
+        yield _invalid(f"{path}.rule", shown, told)
+        return
     if rule.get("messageExpression"):
         try:
-            cel.Expression(rule["messageExpression"])
+            cel.Expression(rule["messageExpression"], optional_old=optional)
         except cel.ExpressionError as error:
             what = f"messageExpression compilation failed: {error}"
             yield _invalid(f"{path}.messageExpression", shown, what)
+        else:
+            if complaint := check(rule["messageExpression"], result="string"):
+                yield _invalid(f"{path}.messageExpression", shown, f"messageExpression {complaint}")
     if "oldSelf" in expression.variables:
         if place.uncorrelated:
             what = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.uncorrelated}"

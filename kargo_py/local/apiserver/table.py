@@ -68,7 +68,7 @@ def table(
         "apiVersion": meta_version,
         "metadata": metadata,
         "columnDefinitions": layout.headers if headers else None,
-        "rows": [_row(obj, layout.cells, now, include) for obj in objects],
+        "rows": [_row(obj, layout.cells, now, include, meta_version) for obj in objects],
     }
 
 
@@ -130,11 +130,9 @@ def _two(large: int, unit: str, small: int, small_unit: str) -> str:
     return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
 
 
-def _row(obj: JsonObject, cells: Sequence[Cell], now: datetime, include: str) -> JsonObject:
-    row: JsonObject = {"cells": [cell(obj, now) for cell in cells]}
-    if include != "None":
-        row["object"] = obj if include == "Object" else partial(obj)
-    return row
+def _row(obj: JsonObject, cells: Sequence[Cell], now: datetime, include: str, meta_version: str) -> JsonObject:
+    shown = None if include == "None" else obj if include == "Object" else partial(obj, meta_version)
+    return {"cells": [cell(obj, now) for cell in cells], "object": shown}
 
 
 def _layout(kind: Kind) -> _Layout:
@@ -209,10 +207,10 @@ def _string(value: Any) -> Any:
 
 
 def _integer(value: Any) -> Any:
-    if type(value) is float:
-        # An overflow gives what it gives on amd64.
-        return int(value) if abs(value) < 1 << 63 else -(1 << 63)
-    return value if type(value) is int else None
+    if type(value) not in {int, float}:
+        return None
+    # An overflow gives what it gives on amd64.
+    return int(value) if -(1 << 63) <= value < 1 << 63 else -(1 << 63)
 
 
 def _number(value: Any) -> Any:

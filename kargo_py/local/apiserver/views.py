@@ -36,9 +36,22 @@ def private(stored: Stored) -> JsonObject:
     return copy
 
 
+def in_order(obj: JsonObject, kind: Kind) -> JsonObject:
+    """A built-in object that begins with its kind and apiVersion, so that a list can leave them out."""
+    return obj if kind.custom else {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
+
+
+def as_item(stored: Stored, kind: Kind) -> bytes:
+    """The object in a list: those of built-in kinds do not say what they are."""
+    if kind.custom:
+        return stored.data
+    start = len(kind.kind) + len(kind.api_version) + len(b'{"kind":"","apiVersion":"",')
+    return b"{" + stored.data[start:]
+
+
 def _made(stored: Stored, kind: Kind) -> Stored:
     if kind.view_of is not None:
-        obj = kind.view_of.shown(stored.obj)
+        obj = in_order(kind.view_of.shown(stored.obj), kind)
     else:
         obj = private(stored)
         obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind

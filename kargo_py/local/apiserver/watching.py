@@ -79,8 +79,10 @@ def lines(
             if (view := watched.has(item))
         ]
         if options.bookmarks:
-            first.append(_bookmark(watched.kind, version, initial=True))
+            first.append(_bookmark(watched.kind, version, render, initial=True))
         return _followed(watched, first, version, seconds, options, now, render)
+    if since == 0 and options.initial_events is False:
+        return _followed(watched, [], version, seconds, options, now, render)
     if since == 0:
         first = [
             _line("ADDED", render(view))
@@ -132,7 +134,7 @@ async def _followed(
         if moment >= mark:
             mark = _next_mark(moment, end)
             position = max(position, now())
-            yield _bookmark(watched.kind, position)
+            yield _bookmark(watched.kind, position, render)
             continue
         await _change(collection, min(mark, end) - moment)
 
@@ -177,11 +179,14 @@ def _line(change: str, data: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (change.encode(), data)
 
 
-def _bookmark(kind: Kind, version: int, *, initial: bool = False) -> bytes:
+def _bookmark(kind: Kind, version: int, render: Render, *, initial: bool = False) -> bytes:
     metadata: JsonObject = {"resourceVersion": str(version)}
     if initial:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    return _line("BOOKMARK", encode({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}))
+    obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+    if kind.struct is not None:
+        obj = kind.struct.decode(obj, [])
+    return _line("BOOKMARK", render(Stored("", kind, obj, encode(obj), version)))
 
 
 def renderer(make: Callable[[Sequence[JsonObject], bool], JsonObject] | None) -> Render:

@@ -29,7 +29,7 @@ from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
 from kargo_py.local.apiserver.store import Store, Stored, TooLarge, object_key
-from kargo_py.local.apiserver.views import private, shown
+from kargo_py.local.apiserver.views import in_order, private, shown
 from kargo_py.local.apiserver.wire import JsonObject, copied, encode
 
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes: no vowels, no digits that look like letters
@@ -76,6 +76,8 @@ class Writer:
         self._catalogue = catalogue
         self._now = now
         self._random = random
+        self._through: dict[tuple[Kind, str], managed.Writing] = {}
+        self._through_generation = catalogue.generation
 
     # Create
 
@@ -155,10 +157,11 @@ class Writer:
 
     def _validate_new(self, kind: Kind, obj: JsonObject) -> None:
         metadata = obj["metadata"]
+        _check_type(kind, obj)
         errors = objectmeta.errors(metadata, None, kind)
         errors += kind.rules.validate(obj, None, "")
         if errors:
-            raise invalid(kind.group, kind.kind, metadata.get("name") or "", errors)
+            raise invalid(kind.error_group, kind.kind, metadata.get("name") or "", errors)
 
     # Update
 
@@ -209,10 +212,11 @@ class Writer:
 
     def _commit(self, target: Target, existing: Stored, obj: JsonObject, options: WriteOptions) -> Written:
         kind, old, metadata = target.kind, existing.obj, obj["metadata"]
+        _check_type(kind, obj)
         errors = objectmeta.errors(metadata, old["metadata"], kind)
         errors += kind.rules.validate(obj, old, target.subresource)
         if errors:
-            raise invalid(kind.group, kind.kind, target.name, errors)
+            raise invalid(kind.error_group, kind.kind, target.name, errors)
         if obj == old or managed.with_old_times(old, obj) is old:
             return Written(existing)
         if is_deletable(kind, obj):
@@ -268,12 +272,23 @@ class Writer:
             else:
                 obj["status"] = copied(old["status"])
         kind.rules.prepare(obj, old, subresource)
+        if kind.custom and kind.has_status and "status" not in obj:
+            kind.rules.default(obj)  # as the real server does when it reads what it has written
         counts = kind.custom or kind.counts_generations
         if old is not None and counts and not subresource and _asked(kind, obj) != _asked(kind, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def through(self, kind: Kind, subresource: str) -> managed.Writing:
         """What field management has to know of a write."""
+        if self._through_generation != self._catalogue.generation:
+            self._through.clear()
+            self._through_generation = self._catalogue.generation
+        known = self._through.get((kind, subresource))
+        if known is None:
+            known = self._through[kind, subresource] = self._made_through(kind, subresource)
+        return known
+
+    def _made_through(self, kind: Kind, subresource: str) -> managed.Writing:
         reset = managed.resets()
         if kind.has_status:
             reset = _ALL_BUT_STATUS_RESET if subresource == "status" else _STATUS_RESET
@@ -289,6 +304,7 @@ class Writer:
             subresource=subresource,
             reset=reset,
             others=others,
+            zero=kind.struct.decode({"metadata": {}}, []) if kind.struct else None,
         )
 
     # Patch
@@ -434,7 +450,8 @@ class Writer:
 
     def _put(self, kind: Kind, obj: JsonObject, *, dry_run: bool) -> Stored:
         base, collection = self._catalogue.base(kind), self._catalogue.collection(kind)
-        kept = kind.view_of.stored(obj) if kind.view_of else obj
+        obj = in_order(obj, kind)
+        kept = in_order(kind.view_of.stored(obj), base) if kind.view_of else obj
         if dry_run:
             metadata = obj["metadata"]
             key = object_key(metadata.get("namespace", ""), metadata["name"])
@@ -452,6 +469,16 @@ class Writer:
         self._store.remove(collection, collection.items[object_key(target.namespace, target.name)])
 
 
+def _check_type(kind: Kind, obj: JsonObject) -> None:
+    """That a custom resource is of its kind, which is looked at late. Raises Failure."""
+    if not kind.custom:
+        return
+    for field, right in (("kind", kind.kind), ("apiVersion", kind.api_version)):
+        if obj[field] != right:
+            error = FieldError(Cause.INVALID, field, obj[field], f"must be {right}")
+            raise invalid(kind.group, obj["kind"], obj["metadata"].get("name") or "", [error])
+
+
 def _terminating(moment: str) -> JsonObject:
     """The condition of a CustomResourceDefinition that is being deleted."""
     return {
@@ -466,6 +493,17 @@ def _terminating(moment: str) -> JsonObject:
 def stamp(moment: datetime) -> str:
     """A time as Kubernetes writes it: whole seconds, UTC."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def finalizer_warnings(kind: Kind, obj: JsonObject) -> list[str]:
+    """What a writer of a custom resource is warned of."""
+    finalizers = obj["metadata"].get("finalizers", ()) if kind.custom else ()
+    advice = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+    return [
+        f'metadata.finalizers: "{name}": {advice}'
+        for name in finalizers
+        if "/" not in name and name not in {ORPHAN, FOREGROUND}
+    ]
 
 
 def is_deletable(kind: Kind, obj: JsonObject) -> bool:

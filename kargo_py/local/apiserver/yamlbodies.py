@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import re
+from math import isfinite, isnan
 from typing import Any, Final
 
 import yaml
@@ -34,22 +38,29 @@ _Loader.add_implicit_resolver(
 
 
 def load(text: str, max_depth: int) -> tuple[Any, tuple[str, ...]]:
-    """The value of the one document in *text*, and what strict decoding says of keys that are given twice."""
+    """The value of the first document in *text*, and what strict decoding says of keys that are given twice."""
     loader = _Loader(text)
     try:
-        node = loader.get_single_node()
-        if node is None:
+        if not loader.check_node():
             return None, ()
+        node = loader.get_node()
+        assert node is not None  # noqa: S101  (check_node has just said so)
         reader = _Reader(loader, max_depth)
         value = reader.value(node, 0)
     except yaml.YAMLError as error:
-        raise Undecodable(_worded(error)) from error
+        raise Undecodable(_worded(error, text)) from error
+    except _Unsupported as error:
+        raise Undecodable(f"json: unsupported value: {error}") from error
     except (ValueError, RecursionError) as error:
         raise Undecodable(f"yaml: {error}") from error
     finally:
         loader.dispose()
     lines = "".join(f"\n  line {line}: key {key} already set in map" for line, key in reader.twice)
     return value, (f"yaml: unmarshal errors:{lines}",) if lines else ()
+
+
+class _Unsupported(Exception):
+    """YAML has it, and JSON has not."""
 
 
 class _Reader:
@@ -91,7 +102,17 @@ def _key(value: Any) -> str:
         return str(value)
     if value is None:
         return "null"
-    raise ValueError("invalid map key")
+    raise ValueError(f"invalid map key: {_go_syntax(value)}")
+
+
+def _go_syntax(value: Any) -> str:
+    """A list or an object as Go's ``%#v`` has it."""
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(_go_syntax, value))}}}"
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{_go_syntax(key)}:{_go_syntax(below)}" for key, below in value.items())
+        return f"map[interface {{}}]interface {{}}{{{pairs}}}"
+    return json.dumps(value)
 
 
 def _scalar(loader: _Loader, node: yaml.Node) -> Any:
@@ -99,22 +120,32 @@ def _scalar(loader: _Loader, node: yaml.Node) -> Any:
         return int(node.value.replace("_", ""), 8)
     if node.tag == "tag:yaml.org,2002:float":
         return _float(node.value)
+    if node.tag == "tag:yaml.org,2002:binary":
+        try:
+            return base64.b64decode(node.value, validate=True).decode(errors="replace")
+        except binascii.Error as error:
+            raise ValueError("!!binary value contains invalid base64 data") from error
     if node.tag in _PLAIN:
         return loader.construct_object(node)
     return node.value
 
 
+_alias = re.compile(r"\*([\w-]+)")
 _PLAIN: Final = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int"))
 
 
 def _float(text: str) -> float | int:
     number = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
-    if number != number or number in {float("inf"), float("-inf")}:  # noqa: PLR0124
-        raise ValueError(f"json: unsupported value: {text}")
+    if not isfinite(number):
+        raise _Unsupported("NaN" if isnan(number) else f"{'-' if number < 0 else '+'}Inf")
     return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
 
-def _worded(error: yaml.YAMLError) -> str:
+def _worded(error: yaml.YAMLError, text: str) -> str:
+    """As go-yaml words it, which tells no line if it is the first, and counts from 0 unless the scanner complains."""
     mark = getattr(error, "problem_mark", None)
-    line = f"line {mark.line + 1}: " if mark else ""
-    return f"yaml: {line}{getattr(error, 'problem', None) or error}"
+    problem = getattr(error, "problem", None) or str(error)
+    if problem == "found undefined alias" and mark and (name := _alias.match(text.split("\n")[mark.line], mark.column)):
+        return f"yaml: unknown anchor '{name[1]}' referenced"
+    where = f"line {mark.line + isinstance(error, yaml.scanner.ScannerError)}: " if mark and mark.line else ""
+    return f"yaml: {where}{problem}"

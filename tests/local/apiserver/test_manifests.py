@@ -41,7 +41,7 @@ async def served(asked: Request) -> Response:
     if asked.method != "GET":
         return Response(201, b"{}")
     if asked.path not in SERVED:
-        raise Failure(404, "NotFound", "the server could not find the requested resource")
+        return Failure(404, "NotFound", "the server could not find the requested resource").response()
     resources = [{"name": name, "kind": kind, "namespaced": scope} for name, kind, scope in SERVED[asked.path]]
     return Response(200, encode({"resources": resources}))
 

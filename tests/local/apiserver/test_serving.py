@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import ssl
 from collections.abc import MutableMapping
 from contextlib import AsyncExitStack
@@ -47,7 +48,7 @@ async def test_given_token() -> None:
     """A token can be chosen; another server has another one where none is."""
     async with serving(Core(), token="mine") as one, serving(Core()) as other:
         assert one.token == "mine"
-        assert b"token: mine" in one.kubeconfig()
+        assert b'"token": "mine"' in one.kubeconfig()
         assert other.token not in {None, "mine"}
         assert one.authority != other.authority
 
@@ -96,6 +97,24 @@ async def test_port() -> None:
         writer.close()
     with pytest.raises(ListenError, match="port 65536: "):
         serve.listen("127.0.0.1", 65536)
+
+
+async def test_no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are sent at once: an answer in two parts would else wait for the client's delayed acknowledgement."""
+    accepted = []
+    accept = serve.Listener.accept
+
+    def accepting(listener: serve.Listener) -> tuple[socket.socket, Any]:
+        accepted.append(accept(listener))
+        return accepted[-1]
+
+    monkeypatch.setattr(serve.Listener, "accept", accepting)
+    async with (
+        serving(Core(), secure=False) as address,
+        aiohttp.ClientSession() as session,
+        session.get(address.url),
+    ):
+        assert [made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for made, _ in accepted] == [1]
 
 
 async def test_signals_stay() -> None:

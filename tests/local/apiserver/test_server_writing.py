@@ -1,0 +1,651 @@
+"""Creates, updates and patches through the core. The expected answers are those of kube-apiserver 1.34.3."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.local.apiserver.driving import (
+    APPLY,
+    CONFIG_MAPS,
+    DEFINITIONS,
+    FOO_SCHEMA,
+    FOOS,
+    JSON_PATCH,
+    MERGE,
+    NAMESPACES,
+    STRATEGIC,
+    TABLE,
+    Driver,
+    definition,
+    driver,
+    foo,
+    version,
+)
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+MISMATCH = "the namespace of the provided object does not match the namespace sent on the request"
+
+
+def config_map(name: str, **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, **more}
+
+
+async def test_a_create_fills_in_what_is_the_servers() -> None:
+    """uid, times, version, generation, managers; defaults; no status, and nothing of what a client may not say."""
+    api = await driver()
+    sent = foo("a", {"a": 1}, uid="mine", generation=7, deletionTimestamp="2001-01-01T00:00:00Z", selfLink="/x")
+    answer = await api.post(FOOS, {**sent, "status": {"x": 1}}, agent="kubectl/v1.32 (linux)")
+    metadata = answer.obj["metadata"]
+    assert answer.code == 201
+    assert {
+        "apiVersion": "ex.io/v1",
+        "kind": "Foo",
+        "metadata": {
+            "name": "a",
+            "namespace": "default",
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+            "creationTimestamp": "2026-01-01T12:00:00Z",
+            "generation": 1,
+            "managedFields": [
+                {
+                    "manager": "kubectl",
+                    "operation": "Update",
+                    "apiVersion": "ex.io/v1",
+                    "time": "2026-01-01T12:00:00Z",
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:spec": {".": {}, "f:a": {}, "f:b": {}}},
+                }
+            ],
+        },
+        "spec": {"a": 1, "b": "x"},
+    } == answer.obj
+    assert metadata["uid"] != "mine"
+    assert answer.obj == (await api.get(f"{FOOS}/a")).obj
+
+
+REFUSED_CREATES: dict[str, tuple[str, Any, tuple[int, str, str]]] = {
+    "there already": (FOOS, foo("there"), (409, "AlreadyExists", 'foos.ex.io "there" already exists')),
+    "with a version": (
+        FOOS,
+        foo("b", resourceVersion="5"),
+        (500, "", "resourceVersion should not be set on objects to be created"),
+    ),
+    "another namespace": (FOOS, foo("b", namespace="other"), (400, "BadRequest", MISMATCH)),
+    "no such namespace": (
+        FOOS.replace("default", "nope"),
+        foo("b"),
+        (404, "NotFound", 'namespaces "nope" not found'),
+    ),
+    "another version": (
+        FOOS,
+        {**foo("b"), "apiVersion": "ex.io/v2"},
+        (
+            400,
+            "BadRequest",
+            "the API version in the data (ex.io/v2) does not match the expected API version (ex.io/v1)",
+        ),
+    ),
+    "another kind": (
+        FOOS,
+        {**foo("b"), "kind": "Bar"},
+        (422, "Invalid", 'Bar.ex.io "b" is invalid: kind: Invalid value: "Bar": must be Foo'),
+    ),
+    "another built-in kind": (
+        CONFIG_MAPS,
+        {**config_map("b"), "kind": "Secret"},
+        (
+            400,
+            "BadRequest",
+            (
+                'Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): '
+                "unknown conversion"
+            ),
+        ),
+    ),
+    "an unknown kind": (
+        CONFIG_MAPS,
+        {**config_map("b"), "apiVersion": "v2"},
+        (
+            400,
+            "BadRequest",
+            (
+                'ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for '
+                'version "v2" in scheme "pkg/runtime/scheme.go:110"'
+            ),
+        ),
+    ),
+    "no kind": (
+        FOOS,
+        {"apiVersion": "ex.io/v1"},
+        (
+            400,
+            "BadRequest",
+            (
+                "the object provided is unrecognized (must be of type Foo): Object 'Kind' is missing in "
+                '\'{"apiVersion": "ex.io/v1"}\' ({"apiVersion": "ex.io/v1"})'
+            ),
+        ),
+    ),
+    "no name": (
+        FOOS,
+        {"apiVersion": "ex.io/v1", "kind": "Foo"},
+        (
+            422,
+            "Invalid",
+            'Foo.ex.io "" is invalid: metadata.name: Required value: name or generateName is required',
+        ),
+    ),
+    "metadata of another type": (
+        FOOS,
+        {**foo("a"), "metadata": []},
+        (
+            400,
+            "BadRequest",
+            (
+                'Foo in version "v1" cannot be handled as a Foo: json: cannot unmarshal array into Go value of type '
+                "v1.ObjectMeta"
+            ),
+        ),
+    ),
+    "a field of another type": (
+        FOOS,
+        foo("q", {"a": "x"}),
+        (
+            422,
+            "Invalid",
+            (
+                'Foo.ex.io "q" is invalid: spec.a: Invalid value: "string": spec.a in body must be of type integer: '
+                '"string"'
+            ),
+        ),
+    ),
+    "too large": (
+        f"{FOOS}/",
+        foo("q", annotations={"a": "x" * 200_000}) | {"status": {}, "spec": {"b": "y" * 1_500_000}},
+        (500, "", "etcdserver: request is too large"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("url", "body", "told"), REFUSED_CREATES.values(), ids=REFUSED_CREATES)
+async def test_a_create_that_is_refused(url: str, body: Any, told: tuple[int, str, str]) -> None:
+    """Nothing is stored, and the answer is the real server's."""
+    api = await driver()
+    await api.post(FOOS, foo("there"))
+    before = api.server.store.version
+    answer = await api.post(url, body)
+    assert told == answer.told
+    assert before == api.server.store.version
+
+
+async def test_names_are_generated_until_one_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After eight that are taken the server gives up."""
+    api = await driver()
+    first = await api.post(FOOS, {"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"generateName": "g" * 70}})
+    assert (len(first.obj["metadata"]["name"]), first.obj["metadata"]["name"][:58]) == (63, "g" * 58)
+    taken = iter("abcdefgh")
+    for name in "abcdefgh":
+        await api.post(FOOS, foo(f"n-{name}"))
+    monkeypatch.setattr(api.server._writer, "_generated", lambda base: base + next(taken))
+    body = {"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"generateName": "n-"}}
+    assert (await api.post(FOOS, body)).told[::2] == (409, 'foos.ex.io "n-h" already exists')
+    taken = iter("abz")
+    assert (await api.post(FOOS, body)).obj["metadata"]["name"] == "n-z"
+
+
+async def test_a_server_with_the_same_seed_makes_the_same_objects() -> None:
+    """Uids and names come from the Random that is given."""
+    body = {"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"generateName": "g-"}}
+    one, other = await driver(), await driver()
+    assert (await one.post(FOOS, body)).obj == (await other.post(FOOS, body)).obj
+
+
+# Updates
+
+
+async def test_an_update_replaces_all_but_what_is_the_servers() -> None:
+    """The generation counts changes of the spec; a change of nothing is none; a version that is old is a conflict."""
+    api = await driver()
+    created = await api.post(FOOS, foo("a", {"a": 1}, labels={"x": "y"}))
+    same = foo("a", {"a": 1}, labels={"x": "y"}, resourceVersion=created.version)
+    assert created.version == (await api.put(f"{FOOS}/a", same)).version
+    changed = await api.put(f"{FOOS}/a", foo("a", {"a": 2}, resourceVersion=created.version))
+    assert (changed.obj["metadata"]["generation"], changed.obj["spec"]) == (2, {"a": 2, "b": "x"})
+    assert "labels" not in changed.obj["metadata"]
+    assert created.obj["metadata"]["uid"] == changed.obj["metadata"]["uid"]
+    labelled = await api.put(f"{FOOS}/a", foo("a", {"a": 2}, labels={"l": "m"}, resourceVersion=changed.version))
+    assert labelled.obj["metadata"]["generation"] == 2
+    stale = await api.put(f"{FOOS}/a", foo("a", {"a": 3}, resourceVersion=created.version))
+    assert (409, "Conflict", f'Operation cannot be fulfilled on foos.ex.io "a": {MODIFIED}') == stale.told
+
+
+async def test_status_and_the_rest_are_written_apart() -> None:
+    """Each through its own path, and neither changes what is the other's."""
+    api = await driver()
+    created = await api.post(FOOS, foo("a", {"a": 1}))
+    body = {**foo("a", {"a": 9}, labels={"l": "1"}, resourceVersion=created.version), "status": {"p": 1}}
+    status = await api.put(f"{FOOS}/a/status", body)
+    assert (
+        status.obj["spec"],
+        status.obj["status"],
+        status.obj["metadata"]["generation"],
+    ) == ({"a": 1, "b": "x"}, {"p": 1}, 1)
+    assert "labels" not in status.obj["metadata"]
+    patched = await api.merge(f"{FOOS}/a", {"status": {"p": 2}, "spec": {"a": 3}})
+    assert (patched.obj["spec"], patched.obj["status"]) == ({"a": 3, "b": "x"}, {"p": 1})
+    assert (await api.get(f"{FOOS}/a/status")).obj == patched.obj
+
+
+UPDATES: dict[str, tuple[str, Any, tuple[int, str, str]]] = {
+    "no version": (
+        f"{FOOS}/a",
+        foo("a"),
+        (
+            422,
+            "Invalid",
+            'foos.ex.io "a" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update',
+        ),
+    ),
+    "no number": (
+        f"{FOOS}/a",
+        foo("a", resourceVersion="abc"),
+        (500, "", 'strconv.ParseUint: parsing "abc": invalid syntax'),
+    ),
+    "another name": (
+        f"{FOOS}/a",
+        foo("b"),
+        (400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)"),
+    ),
+    "no name": (
+        f"{FOOS}/a",
+        foo(""),
+        (
+            400,
+            "BadRequest",
+            "the name of the object (a based on URL) was undeterminable: name must be provided",
+        ),
+    ),
+    "another namespace": (f"{FOOS}/a", foo("a", namespace="other"), (400, "BadRequest", MISMATCH)),
+    "not there": (f"{FOOS}/nope", foo("nope"), (404, "NotFound", 'foos.ex.io "nope" not found')),
+    "no name in the path": (FOOS, foo("a"), (400, "BadRequest", "name must be provided")),
+}
+
+
+@pytest.mark.parametrize(("url", "body", "told"), UPDATES.values(), ids=UPDATES)
+async def test_an_update_that_is_refused(url: str, body: Any, told: tuple[int, str, str]) -> None:
+    """As the real server refuses it."""
+    api = await driver()
+    await api.post(FOOS, foo("a"))
+    assert told == (await api.put(url, body)).told
+
+
+async def test_an_update_may_demand_a_uid() -> None:
+    """What was deleted and made again is not what the client knew."""
+    api = await driver()
+    created = await api.post(FOOS, foo("a"))
+    uid = created.obj["metadata"]["uid"]
+    answer = await api.put(f"{FOOS}/a", foo("a", uid="other", resourceVersion=created.version))
+    why = f"Precondition failed: UID in precondition: other, UID in object meta: {uid}"
+    assert (
+        409,
+        "Conflict",
+        (
+            'Operation cannot be fulfilled on foos.ex.io "a": StorageError: invalid object, Code: 4, '
+            f"Key: /registry/ex.io/foos/default/a, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+        ),
+    ) == answer.told
+
+
+async def test_kinds_differ_in_what_an_update_may_do() -> None:
+    """ConfigMaps are replaced without a version; Leases are created by an update, and replaced with one only."""
+    api = await driver()
+    await api.post(CONFIG_MAPS, config_map("a"))
+    assert (await api.put(f"{CONFIG_MAPS}/a", config_map("a", data={"k": "v"}))).obj["data"] == {"k": "v"}
+    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
+    assert (await api.put(f"{LEASES}/l", lease)).code == 201
+    assert (await api.put(f"{LEASES}/l", lease)).code == 422
+
+
+# Patches
+
+
+async def test_a_patch_of_each_kind() -> None:
+    """JSON patch and merge patch for all, strategic merge for built-in kinds; a patch of nothing is no write."""
+    api = await driver()
+    created = await api.post(FOOS, foo("a", {"a": 1}))
+    assert created.version == (await api.merge(f"{FOOS}/a", {"spec": {"a": 1}})).version
+    operations = [{"op": "test", "path": "/spec/a", "value": 1}, {"op": "replace", "path": "/spec/a", "value": 2}]
+    answer = await api.ask("PATCH", f"{FOOS}/a", operations, JSON_PATCH)
+    assert (answer.code, answer.obj["spec"]["a"]) == (200, 2)
+    await api.post(CONFIG_MAPS, config_map("c", data={"k": "v"}))
+    answer = await api.ask("PATCH", f"{CONFIG_MAPS}/c", {"data": {"k": None, "l": "m"}}, STRATEGIC)
+    assert answer.obj["data"] == {"l": "m"}
+    assert answer.version == (await api.merge(f"{CONFIG_MAPS}/c", {"data": {"l": "m"}})).version
+
+
+CUSTOM_TYPES = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+UNKNOWN = "the body of the request was in an unknown format - accepted media types include: "
+PATCHES: dict[str, tuple[str, str, Any, tuple[int, str, str]]] = {
+    "strategic merge of a custom resource": (
+        f"{FOOS}/a",
+        STRATEGIC,
+        {},
+        (415, "UnsupportedMediaType", UNKNOWN + CUSTOM_TYPES),
+    ),
+    "no patch": (
+        f"{CONFIG_MAPS}/a",
+        "application/json",
+        {},
+        (415, "UnsupportedMediaType", "415: Unsupported Media Type"),
+    ),
+    "a stale version": (
+        f"{FOOS}/a",
+        MERGE,
+        {"metadata": {"resourceVersion": "1"}, "spec": {"a": 9}},
+        (409, "Conflict", f'Operation cannot be fulfilled on foos.ex.io "a": {MODIFIED}'),
+    ),
+    "no version": (
+        f"{FOOS}/a",
+        MERGE,
+        {"metadata": {"resourceVersion": None}},
+        (
+            422,
+            "Invalid",
+            'foos.ex.io "a" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update',
+        ),
+    ),
+    "another name": (
+        f"{FOOS}/a",
+        MERGE,
+        {"metadata": {"name": "b"}},
+        (400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)"),
+    ),
+    "another uid": (
+        f"{FOOS}/a",
+        MERGE,
+        {"metadata": {"uid": "u"}},
+        (422, "Invalid", 'Foo.ex.io "a" is invalid: metadata.uid: Invalid value: "u": field is immutable'),
+    ),
+    "another kind": (
+        f"{FOOS}/a",
+        MERGE,
+        {"kind": "Bar"},
+        (422, "Invalid", 'Bar.ex.io "a" is invalid: kind: Invalid value: "Bar": must be Foo'),
+    ),
+    "another version of the kind": (
+        f"{FOOS}/a",
+        MERGE,
+        {"apiVersion": "ex.io/v7"},
+        (422, "Invalid", 'Foo.ex.io "a" is invalid: apiVersion: Invalid value: "ex.io/v7": must be ex.io/v1'),
+    ),
+    "no metadata": (
+        f"{FOOS}/a",
+        MERGE,
+        {"metadata": None},
+        (
+            400,
+            "BadRequest",
+            "the name of the object (a based on URL) was undeterminable: name must be provided",
+        ),
+    ),
+    "not there": (f"{FOOS}/nope", MERGE, {}, (404, "NotFound", 'foos.ex.io "nope" not found')),
+    "no JSON": (
+        f"{FOOS}/a",
+        MERGE,
+        "",
+        (400, "BadRequest", "error decoding patch: unexpected end of JSON input"),
+    ),
+    "a list for a merge": (
+        f"{FOOS}/a",
+        MERGE,
+        "[]",
+        (
+            400,
+            "BadRequest",
+            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
+        ),
+    ),
+    "no YAML": (
+        f"{FOOS}/a?fieldManager=m",
+        APPLY,
+        "a: [",
+        (
+            400,
+            "BadRequest",
+            "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content",
+        ),
+    ),
+    "an apply of something else": (
+        f"{FOOS}/a?fieldManager=m",
+        APPLY,
+        {"apiVersion": "ex.io/v1", "kind": "Bar"},
+        (400, "BadRequest", "invalid object type: ex.io/v1, Kind=Bar"),
+    ),
+    "an apply by nobody": (
+        f"{FOOS}/a",
+        APPLY,
+        foo("a"),
+        (
+            422,
+            "Invalid",
+            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
+        ),
+    ),
+    "a forced merge": (
+        f"{FOOS}/a?force=true",
+        MERGE,
+        {},
+        (
+            422,
+            "Invalid",
+            'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch',
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("url", "media", "body", "told"), PATCHES.values(), ids=PATCHES)
+async def test_a_patch_that_is_refused(url: str, media: str, body: Any, told: tuple[int, str, str]) -> None:
+    """As the real server refuses it; nothing is written."""
+    api = await driver()
+    await api.post(FOOS, foo("a", {"a": 1}))
+    await api.post(CONFIG_MAPS, config_map("a"))
+    before = api.server.store.version
+    assert told == (await api.ask("PATCH", url, body, media)).told
+    assert before == api.server.store.version
+
+
+async def test_apply_creates_merges_and_conflicts() -> None:
+    """The fields that another manager has are a conflict, unless forced."""
+    api = await driver()
+    assert (await api.apply(f"{FOOS}/a", foo("a", {"a": 1}))).code == 201
+    again = await api.apply(f"{FOOS}/a", foo("a", {"a": 1}))
+    assert (again.code, again.obj["metadata"]["generation"]) == (200, 1)
+    other = await api.ask("PATCH", f"{FOOS}/a?fieldManager=other", foo("a", {"a": 2}), APPLY)
+    assert other.told[:2] == (409, "Conflict")
+    assert '"applier"' in other.obj["message"]
+    forced = await api.ask("PATCH", f"{FOOS}/a?fieldManager=other&force=true", foo("a", {"a": 2}), APPLY)
+    assert (forced.code, forced.obj["spec"]["a"], forced.obj["metadata"]["generation"]) == (200, 2, 2)
+    status = await api.apply(f"{FOOS}/a/status", {**foo("a"), "status": {"p": 1}})
+    assert status.obj["status"] == {"p": 1}
+    assert (await api.apply(f"{FOOS}/nope/status", foo("nope"))).code == 404
+
+
+# Options
+
+FIELDS = '{"apiVersion":"ex.io/v1","kind":"Foo","metadata":{"name":"a","q":1},"spec":{"a":1,"a":2,"z":3},"top":1}'
+COMPLAINTS = [
+    'duplicate field "spec.a"',
+    'unknown field "metadata.q"',
+    'unknown field "spec.z"',
+    'unknown field "top"',
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "warnings"),
+    [("", COMPLAINTS), ("?fieldValidation=Warn", COMPLAINTS), ("?fieldValidation=Ignore", [])],
+)
+async def test_unknown_fields_are_pruned_and_told(query: str, warnings: list[str]) -> None:
+    """The last of a duplicate wins."""
+    api = await driver()
+    answer = await api.post(f"{FOOS}{query}", FIELDS)
+    assert (201, warnings, {"a": 2, "b": "x"}) == (answer.code, answer.warnings, answer.obj["spec"])
+
+
+async def test_strict_validation_refuses_them() -> None:
+    """In creates 400, in patches 422."""
+    api = await driver()
+    answer = await api.post(f"{FOOS}?fieldValidation=Strict", FIELDS)
+    what = 'Foo in version "v1" cannot be handled as a Foo: strict decoding error: '
+    assert (400, "BadRequest", what + ", ".join(COMPLAINTS)) == answer.told
+    await api.post(FOOS, foo("a"))
+    patched = await api.merge(f"{FOOS}/a?fieldValidation=Strict", {"spec": {"z": 1}})
+    assert patched.code == 422
+    assert patched.obj["message"].endswith('"z\\":1}}": strict decoding error: unknown field "spec.z"')
+    assert [{key: cause[key] for key in ("reason", "field")} for cause in patched.obj["details"]["causes"]] == [
+        {"reason": "FieldValueInvalid", "field": "patch"}
+    ]
+    warned = await api.merge(f"{FOOS}/a?fieldValidation=Warn", {"spec": {"z": 1}})
+    assert (warned.code, warned.warnings) == (200, ['unknown field "spec.z"'])
+
+
+DRY_RUNS = [
+    ("POST", FOOS, foo("new"), "application/json"),
+    ("PUT", f"{FOOS}/a", foo("a", {"a": 5}, resourceVersion="8"), "application/json"),
+    ("PATCH", f"{FOOS}/a", {"spec": {"a": 5}}, MERGE),
+    ("PATCH", f"{FOOS}/a?fieldManager=m&force=true", foo("a", {"a": 5}), APPLY),
+    ("PATCH", f"{FOOS}/new?fieldManager=m", foo("new"), APPLY),
+    ("PATCH", f"{FOOS}/a/status", {"status": {"a": 5}}, MERGE),
+    ("DELETE", f"{FOOS}/a", None, "application/json"),
+    ("DELETE", FOOS, None, "application/json"),
+    ("POST", DEFINITIONS, definition("bars", "Bar", version()), "application/json"),
+    ("DELETE", f"{NAMESPACES}/kube-node-lease", None, "application/json"),
+]
+
+
+@pytest.mark.parametrize(("method", "url", "body", "media"), DRY_RUNS)
+async def test_a_dry_run_answers_and_writes_nothing(method: str, url: str, body: Any, media: str) -> None:
+    """For everything that writes."""
+    api = await driver()
+    created = await api.post(FOOS, foo("a", {"a": 1}))
+    if method == "PUT":
+        body["metadata"]["resourceVersion"] = created.version
+    before = api.server.store.version
+    answer = await api.ask(method, f"{url}{'&' if '?' in url else '?'}dryRun=All", body, media)
+    await api.settle()
+    assert answer.code in {200, 201}
+    assert before == api.server.store.version
+    assert answer.code == (await api.ask(method, url, body, media)).code
+    assert before < api.server.store.version
+
+
+OPTIONS = {
+    "dryRun=Some": 'dryRun: Unsupported value: ["Some"]: supported values: "All"',
+    "fieldValidation=X": ('fieldValidation: Unsupported value: "X": supported values: "", "Ignore", "Strict", "Warn"'),
+    f"fieldManager={'x' * 129}": "fieldManager: Too long: may not be more than 128 bytes",
+}
+
+
+@pytest.mark.parametrize("query", OPTIONS)
+async def test_options_are_checked(query: str) -> None:
+    """In the real server's words, with one cause for each."""
+    api = await driver()
+    answer = await api.post(f"{FOOS}?{query}", foo("a"))
+    assert (422, "Invalid", f'CreateOptions.meta.k8s.io "" is invalid: {OPTIONS[query]}') == answer.told
+
+
+@pytest.mark.parametrize(
+    ("agent", "manager"), [("kubectl/v1 (x)", "kubectl"), ("", "unknown"), ("a b/c", "a b"), ("ü" * 99, "ü" * 64)]
+)
+async def test_a_manager_who_does_not_say_is_called_by_the_program(agent: str, manager: str) -> None:
+    """128 bytes of it."""
+    api = await driver()
+    answer = await api.post(CONFIG_MAPS, config_map("a", data={"k": "v"}), agent=agent)
+    assert manager == answer.obj["metadata"]["managedFields"][0]["manager"]
+
+
+async def test_bodies_and_answers_may_be_yaml_and_answers_tables() -> None:
+    """As kubectl and people ask."""
+    api = await driver()
+    text = "apiVersion: ex.io/v1\nkind: Foo\nmetadata: {name: a, labels: {l: 'yes'}}\nspec: {a: 0x10}\n"
+    answer = await api.ask("POST", FOOS, text, "application/yaml", accept="application/yaml")
+    assert answer.code == 201
+    assert "  a: 16\n" in answer.obj
+    assert "creationTimestamp: '2026-01-01T12:00:00Z'\n" in answer.obj
+    table = await api.post(FOOS, foo("b"), accept=TABLE)
+    assert (table.obj["kind"], table.obj["rows"][0]["cells"][0]) == ("Table", "b")
+    wrong = await api.get(f"{FOOS}/nope", accept="application/yaml")
+    assert wrong.obj.startswith("apiVersion: v1\ncode: 404\n")
+
+
+async def test_versions_of_a_kind_show_the_same_objects() -> None:
+    """Each with its own schema, apiVersion and defaults."""
+    newer = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"b": {"type": "string"}}}}}
+    api = await driver(definition("foos", "Foo", version("v1"), version("v2", newer, storage=False)))
+    await api.post(FOOS, foo("a", {"a": 1}))
+    at_v2 = FOOS.replace("v1", "v2")
+    shown = await api.get(f"{at_v2}/a")
+    assert (shown.obj["apiVersion"], shown.obj["spec"]) == ("ex.io/v2", {"b": "x"})
+    assert (await api.get(at_v2)).names == ["a"]
+    changed = await api.merge(f"{at_v2}/a", {"metadata": {"labels": {"l": "1"}}})
+    assert (changed.code, changed.obj["apiVersion"]) == (200, "ex.io/v2")
+    assert (await api.get(f"{FOOS}/a")).obj["apiVersion"] == "ex.io/v1"
+    assert (await api.get(FOOS.replace("v1", "v3"))).code == 404
+
+
+async def test_events_are_the_same_in_both_groups() -> None:
+    """Only their words differ."""
+    api = await driver()
+    event = {
+        "metadata": {"name": "e"},
+        "involvedObject": {"namespace": "default", "name": "x"},
+        "message": "hello",
+        "reason": "R",
+        "type": "Normal",
+    }
+    assert (await api.post("/api/v1/namespaces/default/events", event)).code == 201
+    new = "/apis/events.k8s.io/v1/namespaces/default/events"
+    shown = await api.get(f"{new}/e")
+    assert (
+        shown.obj["apiVersion"],
+        shown.obj["note"],
+        shown.obj["regarding"]["name"],
+    ) == ("events.k8s.io/v1", "hello", "x")
+    events = await api.watch(f"{new}?watch=1&resourceVersion=1")
+    assert (await anext(events))["object"]["note"] == "hello"
+    await events.aclose()
+    assert (await api.merge(f"{new}/e", {"metadata": {"labels": {"l": "1"}}})).code == 200
+    assert (await api.get("/api/v1/namespaces/default/events/e")).obj["metadata"]["labels"] == {"l": "1"}
+
+
+async def test_what_is_answered_and_observed_cannot_change_what_is_stored() -> None:
+    """Also when defaults, status and managers of the old object are carried over."""
+    api = await driver(definition("foos", "Foo", version("v1", FOO_SCHEMA)))
+    history: list[tuple[bytes, Any]] = []
+    api.server.store.observers.append(lambda event: history.append((event.stored.data, event.stored.obj)))
+    await api.post(FOOS, foo("a", {"a": 1}, labels={"l": "1"}))
+    for number in range(5):
+        await api.merge(f"{FOOS}/a/status", {"status": {"n": {"deep": number}}})
+        await api.merge(f"{FOOS}/a", {"spec": {"a": number + 10}})
+        await api.apply(f"{FOOS}/a", {**foo("a"), "status": {"n": None}})
+    await api.merge(f"{NAMESPACES}/default", {"metadata": {"labels": {"l": "1"}}})
+    await api.delete(f"{FOOS}/a")
+    await asyncio.sleep(0)
+    assert all(json.loads(data) == obj for data, obj in history)
+    assert len(history) > 10
+
+
+async def test_reviews_are_answered_and_not_stored() -> None:
+    """`kubectl auth can-i` asks them."""
+    api = Driver()
+    body = {"spec": {"resourceAttributes": {"verb": "get", "resource": "secrets"}}}
+    answer = await api.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+    assert (answer.code, answer.obj["status"]) == (201, {"allowed": True})
+    assert (await api.get("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")).code == 405
