@@ -106,6 +106,11 @@ class History:
             last = write.new
         return last
 
+    def last(self, kind: str, key: Key) -> JsonObject | None:
+        """The object as it is in the end, None if there is none."""
+        writes = self.timeline(kind, key)
+        return writes[-1].new if writes else None
+
     def final(self, kind: str) -> Iterator[tuple[Key, JsonObject]]:
         """What is there in the end."""
         for (of, key), writes in self._timelines.items():

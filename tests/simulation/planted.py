@@ -227,14 +227,14 @@ def main(names: Sequence[str]) -> None:
 
 
 def _search(law: str) -> str:
-    others: dict[str, int] = {}
     for seed in range(MOST):
         found = {violation.law for violation in run(plan(seed)).violations}
-        for other in found:
-            others[other] = others.get(other, 0) + 1
+        if law not in found and found:
+            sys.stdout.write(f"  seed {seed} breaks {', '.join(sorted(found))}\n")
+            sys.stdout.flush()
         if law in found:
             return f"seed {seed}, {tuple(shrink(plan(seed), law).indices)}"
-    return f"not found in {MOST} seeds, but {others}"
+    return f"not found in {MOST} seeds"
 
 
 if __name__ == "__main__":

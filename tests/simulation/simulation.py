@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from kargo_py.api.abort import ANNOTATION_ABORT
 from kargo_py.argocd.application import APPLICATIONS
 from kargo_py.controllers.running import Options, StartError, assemble, run_assembly
 from kargo_py.controllers.world import FREIGHTS, NAMESPACES, STAGES
@@ -279,9 +280,17 @@ class Simulation:
         await carry_out(self, act)
 
     def _finish_hooks(self) -> None:
-        for name in sorted({name for names in APPS.values() for name in names}):
+        """Let hooks end, but for those that we must end: of Promotions that are to be aborted, or are gone."""
+        seen = History(self.writes, 0, 0, INSTANCE)
+        for key, app in seen.final("Application"):
+            stamp = seen.stamp(shown(app))
+            promotion = seen.last("Promotion", Key(stamp.namespace, stamp.name)) if stamp is not None else None
+            if stamp is not None and (
+                promotion is None or ANNOTATION_ABORT in (promotion["metadata"].get("annotations") or {})
+            ):
+                continue
             try:
-                self.argocd.application(name).finish_hook()
+                self.argocd.application(key.name).finish_hook()
             except LookupError:
                 continue
 
