@@ -55,6 +55,9 @@ AFTER_ALL_WAS_MISSED = 130.0
 BY_EVENT = 70.0
 """Seconds in which it is where nothing stood in the way."""
 
+SWEPT = 150.0
+"""Seconds after which nothing runs any more of a Promotion that was deleted."""
+
 TO_TAKE_IN = 0.5
 """Seconds from the arrival of an event until it certainly counts in what is decided."""
 
@@ -214,6 +217,7 @@ def no_lost_ending(history: History) -> Iterator[str | tuple[Write, str]]:
         mark = next((m for m in (requested(app), shown(app) if in_progress(app) else None) if history.is_ours(m)), None)
         if mark is not None and not _detached(history, key, mark, history.writes[-1].number):
             yield f"{mark} is still under way on {key.name}, and nobody waits for it"
+    yield from _not_swept(history)
     succeeded = {(mark, write.key): write.time for write, mark, state in ends(history)}
     for write in history.of(PROMOTION):
         if phase_of(write.new) == "Succeeded" and phase_of(write.old) != "Succeeded":
@@ -222,6 +226,16 @@ def no_lost_ending(history: History) -> Iterator[str | tuple[Write, str]]:
             most = BY_EVENT if at > history.quiet + AFTER_ALL_WAS_MISSED else AFTER_ALL_WAS_MISSED
             if write.time - max(at, history.quiet) > most:
                 yield write, f"{write.key.name} Succeeded only {write.time - at:.0f} s after its last sync had"
+
+
+def _not_swept(history: History) -> Iterator[str]:
+    """What had not ended a good while after its Promotion was deleted."""
+    number = max((write.number for write in history.writes if write.time < history.quiet + SWEPT), default=0)
+    deleted = {uid(w.old): w for w in history.of(PROMOTION) if w.new is None and w.old and w.time < history.quiet}
+    for key in dict.fromkeys(write.key for write in history.of(APPLICATION)):
+        mark = _runs(history, history.at(APPLICATION, key, number), set(deleted))
+        if mark is not None and history.end > history.quiet + SWEPT:
+            yield f"{mark} still ran on {key.name} {SWEPT:.0f} s after its Promotion was deleted"
 
 
 def _detached(history: History, target: Key, mark: str, number: int) -> bool:

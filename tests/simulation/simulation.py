@@ -34,7 +34,7 @@ from kargo_py.steps.argocd_update import USES
 from tests.envtest.crds import APPLICATION, OURS as OURS_CRDS, read
 from tests.simulation.acts import AUTHORIZED, PROJECT, REPO, carry_out
 from tests.simulation.history import TERMINAL, History, Seen, Write, in_progress, phase_of, requested, shown
-from tests.simulation.laws import REST, Violation, judge
+from tests.simulation.laws import REST, SWEPT, Violation, judge
 from tests.simulation.network import Asking, Latency, Network, asking
 from tests.simulation.plan import ACTIVE, APPS, OURS, REVISIONS, Plan
 
@@ -266,7 +266,7 @@ class Simulation:
             self.start()
             while self.loop.time() < quiet + _SETTLE and not self._settled():
                 await asyncio.sleep(_LOOK)
-                self._finish_hooks()
+                self._finish_hooks(all_of_them=self.loop.time() > quiet + SWEPT + _LOOK)
             asked = self.networks[-1].requests
             await asyncio.sleep(REST)
             self.over = True
@@ -279,8 +279,8 @@ class Simulation:
         await asyncio.sleep(time - self.loop.time())
         await carry_out(self, act)
 
-    def _finish_hooks(self) -> None:
-        """Let hooks end, but for those that we must end: of Promotions that are to be aborted, or are gone."""
+    def _finish_hooks(self, *, all_of_them: bool) -> None:
+        """Let hooks end; at first but for those that we must end: of Promotions that are to be aborted, or are gone."""
         seen = History(self.writes, 0, 0, INSTANCE)
         for key, app in seen.final("Application"):
             stamp = seen.stamp(shown(app))

@@ -277,6 +277,14 @@ def is_left_running(story: Story) -> None:
     story.end("Failed", "Failed")
 
 
+def runs_on_though_deleted(story: Story) -> None:
+    story.begin()
+    story.write("alice", "Promotion", "p1", None)
+    story.time = QUIET + 180
+    story.sync("Failed")
+    story.stage(None)
+
+
 def a_stage_stays_busy(story: Story) -> None:
     story.begin().sync()
     story.promotion("Succeeded", {stamp(): "Succeeded"})
@@ -380,6 +388,7 @@ PLANTED: Sequence[tuple[Callable[[Story], None], str]] = [
     (never_ends, LOST_ENDING),
     (ends_late, LOST_ENDING),
     (is_left_running, LOST_ENDING),
+    (runs_on_though_deleted, LOST_ENDING),
     (a_stage_stays_busy, LOST_ENDING),
     (aborted_while_it_runs, NOT_STOPPED),
     (runs_after_the_abort, NOT_STOPPED),
