@@ -403,6 +403,8 @@ def text(value: Any) -> str:
         return "<no value>"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        value = float(value)  # beyond 64 bits, Go reads a number as a float
     return number(value) if isinstance(value, float) else str(value)
 
 

@@ -280,10 +280,13 @@ def _operation(kind: Kind, verb: str, action: str, subresource: str = "", *, eve
         "description": f"{verb} {subresource or 'objects'} of kind {kind.kind}",
         "operationId": _operation_id(kind, verb, action, subresource, everywhere=everywhere),
     }
-    parameters = _PARAMETERS.get(action, ())
+    bare = kind.custom and action == "deletecollection"  # told of custom resources as if it were a list
+    parameters = _LISTS if bare else _PARAMETERS.get(action, ())
+    if kind.custom and action == "get":
+        parameters = [each for each in _LISTS if each["name"] == "resourceVersion"]
     if parameters:
         operation["parameters"] = _by_name(parameters)
-    body = _body(kind, action, own)
+    body = None if bare else _body(kind, action, own)
     if body:
         operation["requestBody"] = body
     operation["responses"] = {

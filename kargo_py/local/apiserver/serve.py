@@ -59,6 +59,8 @@ _HEAD_SECONDS = 32.0
 """For a request's head; the real server's."""
 _MOST_HEAD_BYTES = 1024 * 1024 + 4096
 """The real server's: Go's default."""
+_MOST_UNSENT_BYTES = 64 * 1024
+"""That wait for the end of a turn of the loop."""
 
 # In no hierarchy: to set the level of uvicorn's own logger would silence a program that runs uvicorn beside us.
 _SILENT = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001
@@ -258,6 +260,53 @@ class _State(ServerState):
                 return
 
 
+class _Joining(asyncio.Transport):
+    """Sends what is written in one turn of the loop at once: head and body of an answer are one system call."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._unsent: list[bytes] = []
+        self._size = 0
+        for name in (
+            "get_extra_info",
+            "is_closing",
+            "pause_reading",
+            "resume_reading",
+            "can_write_eof",
+            "set_protocol",
+        ):
+            setattr(self, name, getattr(transport, name))
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._unsent:
+            self._loop.call_soon(self._send)
+        self._unsent.append(bytes(data))
+        self._size += len(data)
+        if self._size > _MOST_UNSENT_BYTES:
+            self._send()
+
+    def write_eof(self) -> None:
+        self._send()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._send()  # what was written before a played break is to arrive
+        self._transport.abort()
+
+    def _send(self) -> None:
+        if self._unsent:
+            data = b"".join(self._unsent)
+            self._unsent.clear()
+            self._size = 0
+            self._transport.write(data)
+
+
 class _Protocol(HttpToolsProtocol):
     """uvicorn's, with the bounds of the real server, its answer to what is no HTTP, and a way to cut the connection."""
 
@@ -272,7 +321,7 @@ class _Protocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(_Joining(transport, self.loop))
         self._timer = self.loop.call_later(_HEAD_SECONDS, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -162,16 +162,18 @@ def _check_order(given: Sequence[Any], order: Sequence[Any], merge_key: str) -> 
     """The patch's items must come in the order that it asks for."""
     if not given or not order:
         return
-    wanted = iter(order)
-    for item in given:
-        if isinstance(item, dict) and _DIRECTIVE in item:
-            continue
-        mine = _key_of(item, merge_key)
-        if not any(equal(mine, _key_of(other, merge_key)) for other in wanted):
-            raise internal(
-                f"The order in patch list:\n{go_shown(list(given))}\n doesn't match {_SET_ORDER} list:\n"
-                f"{go_shown(list(order))}\n"
-            )
+    listed = [item for item in given if not (isinstance(item, dict) and merge_key and item.get(_DIRECTIVE) == "delete")]
+    place = 0
+    for wanted in order:
+        while place < len(listed) and isinstance(listed[place], dict) and _DIRECTIVE in listed[place]:
+            place += 1
+        if place < len(listed) and equal(_key_of(listed[place], merge_key), _key_of(wanted, merge_key)):
+            place += 1
+    if place < len(listed):
+        raise internal(
+            f"The order in patch list:\n{go_shown(list(given))}\n doesn't match {_SET_ORDER} list:\n"
+            f"{go_shown(list(order))}\n"
+        )
 
 
 def _ordered(merged: list[Any], order: Sequence[Any], server_order: Sequence[Any], merge_key: str) -> list[Any]:
@@ -179,7 +181,7 @@ def _ordered(merged: list[Any], order: Sequence[Any], server_order: Sequence[Any
     patched = [item for item in merged if _index(order, item, merge_key) >= 0]
     server_only = [item for item in merged if _index(order, item, merge_key) < 0]
     patched.sort(key=lambda item: _index(order, item, merge_key))
-    server_only.sort(key=lambda item: _index(server_order, item, merge_key))
+    server_only = _sorted_by(server_only, server_order, merge_key)
     result: list[Any] = []
     for item in patched:
         place = _index(server_order, item, merge_key)
@@ -187,6 +189,17 @@ def _ordered(merged: list[Any], order: Sequence[Any], server_order: Sequence[Any
             result.append(server_only.pop(0))
         result.append(item)
     return result + server_only
+
+
+def _sorted_by(items: Sequence[Any], order: Sequence[Any], merge_key: str) -> list[Any]:
+    """Sort by *order* as Go's insertion does; items that are not in it come out before those they came after."""
+    result: list[Any] = []
+    for item in items:
+        mine, place = _index(order, item, merge_key), len(result)
+        while place and not 0 <= _index(order, result[place - 1], merge_key) <= mine:
+            place -= 1
+        result.insert(place, item)
+    return result
 
 
 def _index(items: Sequence[Any], item: Any, merge_key: str) -> int:

@@ -415,7 +415,8 @@ def _compare_fields(
 ) -> None:
     for name, mine in left.items():
         other = right.get(name, ABSENT)
-        if mine is not other:
+        # most fields are the same, and need no path
+        if mine is not other and not (mine == other and (type(mine) is str or equal(mine, other))):
             _compare(_field_type(map_type, name), mine, other, (*path, fieldsets.field(name)), found)
     for name, other in right.items():
         if name not in left:
