@@ -283,11 +283,7 @@ class Simulation:
         """Let hooks end; at first but for those that we must end: of Promotions that are to be aborted, or are gone."""
         seen = History(self.writes, 0, 0, INSTANCE)
         for key, app in seen.final("Application"):
-            stamp = seen.stamp(shown(app))
-            promotion = seen.last("Promotion", Key(stamp.namespace, stamp.name)) if stamp is not None else None
-            if stamp is not None and (
-                promotion is None or ANNOTATION_ABORT in (promotion["metadata"].get("annotations") or {})
-            ):
+            if not all_of_them and _is_for_us_to_end(seen, app):
                 continue
             try:
                 self.argocd.application(key.name).finish_hook()
@@ -305,6 +301,14 @@ class Simulation:
                 for _, app in final.final("Application")
             )
         )
+
+
+def _is_for_us_to_end(seen: History, app: JsonObject) -> bool:
+    stamp = seen.stamp(shown(app))
+    if stamp is None:
+        return False
+    promotion = seen.last("Promotion", Key(stamp.namespace, stamp.name))
+    return promotion is None or ANNOTATION_ABORT in (promotion["metadata"].get("annotations") or {})
 
 
 def _seen(network: Network) -> Iterator[Seen]:
