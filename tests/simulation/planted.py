@@ -1,7 +1,7 @@
 """Faults planted into the controllers, to see that the simulation finds them: ``python -m tests.simulation.planted``.
 
 Each is one mistake in the real code. The command plays seeds until the Law falls that the mistake breaks, makes the
-history short and prints what the table below has to say: which seed, and what is needed of it.
+history short and prints which seed it was, and what is needed of it. Some were found so, others were thought of.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kargo_py.argocd.stop import Patch, terminate_patch
 from kargo_py.controllers import promotion as promotion_module, sweep as sweep_module
 from kargo_py.controllers.promotion import PromotionController
 from kargo_py.deployers import argocd as deployer
-from kargo_py.kube import cache as cache_module
 from kargo_py.kube.client import PatchType
 from kargo_py.kube.queue import WorkQueue
+from kargo_py.local.apiserver.faults import Delay, Refuse
 from kargo_py.steps import argocd_update as step
 from tests.explorer.laws import (
     DOUBLE_START,
@@ -38,7 +38,7 @@ from tests.explorer.laws import (
     TRESPASS,
 )
 from tests.simulation.laws import CRASHED, ONE_AT_A_TIME
-from tests.simulation.plan import plan
+from tests.simulation.plan import LONG, Act, Mishap, Plan, plan
 from tests.simulation.shrink import shrink
 from tests.simulation.simulation import run
 
@@ -48,13 +48,17 @@ MOST = 150
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A mistake, the Law that it breaks, and a history in which it does: of *seed* what stands at the *indices*."""
+    """A mistake, the Law that it breaks, and a short history in which it does."""
 
     name: str
     law: str
     plant: Callable[[pytest.MonkeyPatch], None]
-    seed: int
-    indices: Sequence[int]
+    history: Plan
+
+
+def drawn(seed: int, *indices: int) -> Plan:
+    """Of what *seed* draws, what stands at these places."""
+    return plan(seed).only(indices)
 
 
 # -- the mistakes ----------------------------------------------------------------------------------------------------
@@ -127,16 +131,6 @@ def _uses_one_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "_stamp", lambda context, _attempt: stamped(context, 1))
 
 
-def _sends_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes silence for "not done"."""
-
-    async def patch(client: Any, *arguments: Any, landed: Any, **options: Any) -> Any:
-        del landed
-        return await client.patch(*arguments, **options)
-
-    monkeypatch.setattr(deployer, "guarded_patch", patch)
-
-
 def _never_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkQueue, "add_after", lambda *_: None)
 
@@ -180,38 +174,65 @@ def _asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PromotionController, "reconcile", eager)
 
 
-def _is_blind_to_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Watches again after a 410 without listing."""
-    follow = cache_module.Cache._list
+def _story(*happenings: Act | Mishap) -> Plan:
+    """A history that was thought of, not drawn."""
+    return Plan(1, "3.6", 0.008, 0.002, 0.0, happenings, range(len(happenings)))
 
-    async def once(self: Any) -> None:
-        if not self._synced.is_set():
-            await follow(self)
-            return
-        page = await self._page(limit=1)
-        self._version = page.resource_version
 
-    monkeypatch.setattr(cache_module.Cache, "_list", once)
+def _promote(at: float, name: str = "p1", *, app: str = "dev-a", **how: Any) -> Act:
+    return Act(at, "promote", name, {"stage": "dev", "apps": [app], "freight": "f1", "update": True, **how})
 
+
+_HANG = Act(1, "script", "dev-a", {"hang": True})
 
 PLANTED: Sequence[Planted] = [
-    Planted("starts while another operation is under way", TRESPASS, _decide(_starts_anyway), 0, ()),
-    Planted("takes somebody else's success for its own", FALSE_SUCCESS, _decide(_takes_any_success), 0, ()),
-    Planted("accepts any revision", FALSE_SUCCESS, _accepts_any_revision, 0, ()),
-    Planted("takes Terminating for the end", NOT_STOPPED, _decide(_takes_a_request_to_end_for_the_end), 0, ()),
-    Planted("concludes superseded at once", DOUBLE_START, _decide(_supersedes_at_once), 0, ()),
-    Planted("does not keep an ending that an event showed", FALSE_RECORD, _keeps_no_ending, 0, ()),
-    Planted("starts without a guard", TRESPASS, _starts_without_a_guard, 0, ()),
-    Planted("ends without a guard", TRESPASS, _ends_without_a_guard, 0, ()),
-    Planted("removes the operation to end it", ORPHAN, _removes_the_operation_to_end_it, 0, ()),
-    Planted("uses one stamp for all attempts", DOUBLE_START, _uses_one_stamp, 0, ()),
-    Planted("takes silence for 'not done'", DOUBLE_START, _sends_once, 0, ()),
-    Planted("never comes back by itself", LOST_ENDING, _never_comes_back, 0, ()),
-    Planted("does not sweep", LOST_ENDING, _does_not_sweep, 0, ()),
-    Planted("does not take back", NOT_TAKEN_BACK, _does_not_take_back, 0, ()),
-    Planted("stumbles over annotations", CRASHED, _stumbles_over_annotations, 0, ()),
-    Planted("runs what its Stage has not acknowledged", ONE_AT_A_TIME, _asks_nobody, 0, ()),
-    Planted("watches on after 410 without listing", LOST_ENDING, _is_blind_to_deletions, 0, ()),
+    Planted("starts while another operation is under way", TRESPASS, _decide(_starts_anyway), drawn(8, 0, 1, 2)),
+    Planted("takes somebody else's success for its own", FALSE_SUCCESS, _decide(_takes_any_success), drawn(2, 1, 18)),
+    Planted("accepts any revision", FALSE_SUCCESS, _accepts_any_revision, drawn(5, 1)),
+    Planted(
+        "takes Terminating for the end", NOT_STOPPED, _decide(_takes_a_request_to_end_for_the_end), drawn(2, 22, 24)
+    ),
+    Planted("concludes superseded at once", DOUBLE_START, _decide(_supersedes_at_once), drawn(59, 0, 1)),
+    Planted("removes the operation to end it", ORPHAN, _removes_the_operation_to_end_it, drawn(6, 5, 7)),
+    Planted("starts without a guard", TRESPASS, _starts_without_a_guard, drawn(11, 1, 2, 12)),
+    Planted("ends without a guard", ORPHAN, _ends_without_a_guard, drawn(12, *range(99))),
+    Planted(
+        "does not keep an ending that an event showed",
+        FALSE_RECORD,
+        _keeps_no_ending,
+        _story(_promote(1), Act(5, "replace", "dev-a"), Mishap("patch applications", 1, Delay(LONG, after=True))),
+    ),
+    Planted("uses one stamp for all attempts", DOUBLE_START, _uses_one_stamp, _story(_promote(1, update=False))),
+    Planted(
+        "never comes back by itself",
+        LOST_ENDING,
+        _never_comes_back,
+        _story(_promote(1), Mishap("patch promotions/status", 1, Refuse(500))),
+    ),
+    Planted(
+        "does not sweep",
+        LOST_ENDING,
+        _does_not_sweep,
+        _story(_HANG, _promote(1), Act(5, "kill", "", {"back after": 5.0}), Act(6, "delete promotion", "p1")),
+    ),
+    Planted(
+        "does not take back",
+        NOT_TAKEN_BACK,
+        _does_not_take_back,
+        _story(_HANG, _promote(1, onAbort="revert"), Act(5, "abort", "p1")),
+    ),
+    Planted(
+        "stumbles over annotations",
+        CRASHED,
+        _stumbles_over_annotations,
+        _story(_HANG, _promote(1), Act(3, "annotate badly", "p1")),
+    ),
+    Planted(
+        "runs what its Stage has not acknowledged",
+        ONE_AT_A_TIME,
+        _asks_nobody,
+        _story(_HANG, _promote(1), _promote(2, "p2", app="dev-b")),
+    ),
 ]
 
 

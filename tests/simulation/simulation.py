@@ -330,6 +330,7 @@ def run(plan: Plan) -> Told:
         log.append(event)
         raise structlog.DropEvent
 
+    _definitions()  # files are not read in a loop
     simulations: list[Simulation] = []
 
     async def main() -> History:
