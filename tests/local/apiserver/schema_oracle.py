@@ -80,7 +80,7 @@ def causes(status: Json) -> list[list[str]]:
 def accepted(raw: Json) -> Json:
     """A definition as it is when it has been stored."""
     rules = crd.DefinitionRules()
-    found = copied(raw)
+    found: Json = copied(raw)
     rules.prune(found)
     rules.default(found)
     rules.prepare(found, None, "")
