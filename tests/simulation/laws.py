@@ -304,6 +304,8 @@ def record_is_true(history: History) -> Iterator[str | tuple[Write, str]]:
         if phase_of(write.new) not in TERMINAL or phase_of(write.old) in TERMINAL:
             continue
         told = {(target_of(o), str(o["stamp"])): o for o in operations_of(write.new)}
+        if len(told) < len(operations_of(write.new)):
+            yield write, f"{write.key.name} records two attempts under one stamp"
         for target, mark in sorted(issued[uid(write.new)] - told.keys()):
             yield write, f"{write.key.name} has ended, and says nothing of {mark} on {target.name}"
         for place, operation in told.items():

@@ -202,12 +202,12 @@ PLANTED: Sequence[Planted] = [
         _keeps_no_ending,
         _story(_promote(1), Act(5, "replace", "dev-a"), Mishap("patch applications", 1, Delay(LONG, after=True))),
     ),
-    Planted("uses one stamp for all attempts", DOUBLE_START, _uses_one_stamp, _story(_promote(1, update=False))),
+    Planted("uses one stamp for all attempts", FALSE_RECORD, _uses_one_stamp, _story(_promote(1, update=False))),
     Planted(
         "never comes back by itself",
         LOST_ENDING,
         _never_comes_back,
-        _story(_promote(1), Mishap("patch promotions/status", 1, Refuse(500))),
+        _story(_promote(1), Mishap("patch promotions/status", 1, Refuse(409))),
     ),
     Planted(
         "does not sweep",

@@ -78,7 +78,7 @@ class Story:
         source = {"repoURL": "r", "desiredRevision": WANTED}
         step = {"uses": "argocd-update", "config": {"apps": [{"name": "a", "sources": [source]}], **config}}
         operations = [
-            {"namespace": "argocd", "name": "a", "stamp": mark, "state": state, "attempt": 1, "message": ""}
+            {"namespace": "argocd", "name": "a", "stamp": mark.strip(), "state": state, "attempt": 1, "message": ""}
             for mark, state in (states or {}).items()
         ]
         status = {"phase": phase, "operations": operations, "message": message}
@@ -339,6 +339,12 @@ def says_it_was_another_revision(story: Story) -> None:
     story.begin().sync("Failed").end("Failed", "WrongRevision")
 
 
+def records_one_stamp_twice(story: Story) -> None:
+    story.begin().sync("Failed")
+    story.promotion("Failed", {stamp(): "Failed", f"{stamp()} ": "Failed"})
+    story.stage(None)
+
+
 def does_not_say_why(story: Story) -> None:
     story.begin().sync("Failed").end("Failed", "Failed", message="")
 
@@ -400,6 +406,7 @@ PLANTED: Sequence[tuple[Callable[[Story], None], str]] = [
     (says_it_goes_on, FALSE_RECORD),
     (says_it_was_superseded, FALSE_RECORD),
     (says_it_was_another_revision, FALSE_RECORD),
+    (records_one_stamp_twice, FALSE_RECORD),
     (does_not_say_why, FALSE_RECORD),
     (forgets_what_it_was_shown, FALSE_RECORD),
     (crashes, CRASHED),
