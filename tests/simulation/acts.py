@@ -93,7 +93,8 @@ async def recreate(sim: Simulation, act: Act) -> None:
 
 
 async def edit_spec(sim: Simulation, act: Act) -> None:
-    await sim.patch(APPLICATIONS, _app(act), {"spec": {"source": {"targetRevision": "release"}}})
+    if (await sim.read(APPLICATIONS, _app(act)))["spec"].get("source"):  # else the real CRD would refuse it
+        await sim.patch(APPLICATIONS, _app(act), {"spec": {"source": {"targetRevision": "release"}}})
 
 
 async def refresh(sim: Simulation, act: Act) -> None:

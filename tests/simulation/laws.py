@@ -234,7 +234,11 @@ def _not_swept(history: History) -> Iterator[str]:
     deleted = {uid(w.old): w for w in history.of(PROMOTION) if w.new is None and w.old and w.time < history.quiet}
     for key in dict.fromkeys(write.key for write in history.of(APPLICATION)):
         mark = _runs(history, history.at(APPLICATION, key, number), set(deleted))
-        if mark is not None and history.end > history.quiet + SWEPT:
+        stamp = history.stamp(mark)
+        if mark is None or stamp is None or history.end <= history.quiet + SWEPT:
+            continue
+        last = deleted[stamp.uid].old
+        if not any(o["stamp"] == mark and o["state"] == "Detached" for o in operations_of(last)):
             yield f"{mark} still ran on {key.name} {SWEPT:.0f} s after its Promotion was deleted"
 
 

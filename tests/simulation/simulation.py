@@ -106,6 +106,7 @@ class Simulation:
     program: Program | None = None
     lives: int = 0
     argocd_runs: bool = False
+    watcher: asyncio.Task[None] | None = None
     over: bool = False
     core: ApiServer = field(init=False)
     faulty: Faulty = field(init=False)
@@ -200,6 +201,13 @@ class Simulation:
         if not self.argocd_runs and not self.over:
             self.argocd_runs = True
             await self.argocd.start()
+            self.watcher = self.loop.create_task(self._watch_argocd(), name="whether Argo CD lives")
+
+    async def _watch_argocd(self) -> None:
+        try:
+            await self.argocd.serve()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the history is worth nothing
+            self.crashes.append(f"the simulated Argo CD fell over: {error!r}")
 
     def compact(self) -> None:
         """Let the server forget what happened."""
