@@ -5,6 +5,8 @@ RUN_VENV ?= .venv-run
 WORKERS ?= 2
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
+SEEDS ?= 1000
+FRESH ?= 0
 CLUSTER_ARGS ?=
 BENCH      ?= ../shared/bench/promo_bench.py
 BENCH_ARGS ?= latency throughput idle --check
@@ -59,6 +61,10 @@ $(STAMP): pyproject.toml
 .PHONY: test
 test: setup ## tests that need no outside binary
 	$(PYTHON) -m pytest -m 'not envtest' -n $(WORKERS) $(PYTEST_ARGS)
+
+.PHONY: simulate
+simulate: setup ## play simulated histories and judge them by the Laws (SEEDS=1000 fixed ones, FRESH=0 new ones)
+	$(PYTHON) -m tests.simulation --seeds $(SEEDS) --fresh $(FRESH) --shrink --processes $(WORKERS)
 
 .PHONY: envtest
 envtest: setup ## build kube-apiserver and etcd into the cache (minutes the first time, then nothing)

@@ -117,7 +117,7 @@ def assemble(
     *,
     now: Callable[[], datetime] = utc_now,
 ) -> Assembly:
-    """Put the parts together; nothing runs yet. *now* is what is written; delays are in the event loop's time."""
+    """Put the parts together; nothing runs yet. *now* is the wall clock, of which only what people read is taken."""
     recorders = [EventRecorder(client, COMPONENT, instance, now=now)]
     servers = {"kargo": client.stats}
     if argocd_client is not client:
@@ -127,6 +127,7 @@ def assemble(
         argocd_client,
         namespace=options.argocd_namespace if options.watch_argocd_namespace_only else "",
         default_namespace=options.argocd_namespace,
+        now=now,
     )
     world = World(
         instance=instance,
@@ -137,8 +138,8 @@ def assemble(
         steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd)},
         checkers={ARGOCD_UPDATE: argocd},
         responsibility=options.responsibility,
-        abort_patience=options.abort_patience,
         now=now,
+        abort_patience=options.abort_patience,
     )
     return Assembly(
         world,
@@ -150,7 +151,7 @@ def assemble(
 
 
 async def run_assembly(assembly: Assembly, options: Options, *, ready: asyncio.Event | None = None) -> None:
-    """Reconcile until cancelled; *options* are those that it was assembled with. Raises StartError."""
+    """Fill the caches and reconcile until cancelled; sets *ready* once they are filled. Raises StartError."""
     try:
         # Two groups, so that at the end the controllers stop first: what they still do is seen and told.
         async with _metrics(assembly, options.metrics_address), asyncio.TaskGroup() as supply:
