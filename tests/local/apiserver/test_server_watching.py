@@ -136,8 +136,8 @@ async def test_simulated_time_may_stand_just_before_a_bookmark(began: float) -> 
     await asyncio.sleep(began)
     assert loop.time() == began
     events = await api.watch(f"{FOOS}?watch=1&resourceVersion=99&allowWatchBookmarks=true&timeoutSeconds=90")
-    told = [(loop.time(), event["type"]) async for event in events]
-    assert told == [(pytest.approx(began + 60), "BOOKMARK"), (pytest.approx(began + 88), "BOOKMARK")]
+    bookmarks = [loop.time() async for _ in events]
+    assert bookmarks == pytest.approx([began + 60, began + 88])
 
 
 async def test_a_watch_that_is_told_nothing_lasts_as_long_as_chance_says() -> None:
