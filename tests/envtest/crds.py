@@ -6,13 +6,36 @@ from typing import Final
 
 import yaml
 
-from kargo_py.local.argocd.definition import APPLICATION as _APPLICATION
 from tests.envtest.access import JsonObject
 from tests.envtest.server import DEFINITIONS, ApiServer
 
 OURS: Final = Path(__file__).resolve().parents[2] / "crds"
 
-APPLICATION: Final = _APPLICATION
+# Argo CD's Application as far as a test needs it: anything goes, and status is no subresource, as in Argo CD's own.
+APPLICATION: Final[JsonObject] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "applications.argoproj.io"},
+    "spec": {
+        "group": "argoproj.io",
+        "scope": "Namespaced",
+        "names": {
+            "kind": "Application",
+            "listKind": "ApplicationList",
+            "plural": "applications",
+            "singular": "application",
+            "shortNames": ["app", "apps"],
+        },
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
 
 
 def read(directory: Path) -> list[JsonObject]:

@@ -53,7 +53,7 @@ def apiserver(apiserver_session: ApiServer) -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="session")
 def crds(apiserver_session: ApiServer) -> ApiServer:
-    """Give the server with our CRDs, and that of Applications, installed and served."""
+    """Give the server with our CRDs, and an Application that has no schema, installed and served."""
     definitions.install(apiserver_session, [*definitions.read(definitions.OURS), definitions.APPLICATION])
     return apiserver_session
 

@@ -1,4 +1,7 @@
-"""What the CustomResourceDefinition of Applications lets be stored, on an API server, embedded and real (spec 1.1)."""
+"""What the CustomResourceDefinition of Applications lets be stored, on an API server, embedded and real (spec 1.1).
+
+It is installed under another group: other tests want Applications on the same server whose schema says nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,31 @@ from kargo_py.kube.client import PatchType
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.connection import connect
 from kargo_py.kube.errors import Invalid, NotFound
-from kargo_py.kube.resources import Key
+from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient
-from kargo_py.local.argocd.documents import APPLICATIONS
+from kargo_py.local.argocd.definition import APPLICATION
+from tests.envtest import crds
 from tests.envtest.server import ApiServer
 
 pytestmark = pytest.mark.nonblocking_exempt(reason="kubernetes-asyncio reads kubeconfigs in the loop")
 
 JsonObject = dict[str, Any]
+
+APPLICATIONS = Resource("definition.example.com", "v1alpha1", "applications", "Application")
+
+
+@pytest.fixture(scope="module")
+def server(apiserver_session: ApiServer) -> ApiServer:
+    """One with the definition, but for the short names, of which there is one set for all groups."""
+    spec: JsonObject = APPLICATION["spec"]
+    names = {name: value for name, value in spec["names"].items() if name != "shortNames"}
+    copy = {
+        **APPLICATION,
+        "metadata": {"name": f"{APPLICATIONS.plural}.{APPLICATIONS.group}"},
+        "spec": {**spec, "group": APPLICATIONS.group, "names": names},
+    }
+    crds.install(apiserver_session, [copy])
+    return apiserver_session
 
 
 class User:
@@ -38,9 +58,9 @@ class User:
 
 
 @pytest.fixture
-async def user(crds: ApiServer, namespace: str) -> AsyncIterator[User]:
+async def user(server: ApiServer, namespace: str) -> AsyncIterator[User]:
     """The owner of an Application that is there."""
-    async with await connect(kubeconfig=str(crds.kubeconfig("admin"))) as client:
+    async with await connect(kubeconfig=str(server.kubeconfig("admin"))) as client:
         user = User(client, Key(namespace, "a"))
         await user.create()
         yield user

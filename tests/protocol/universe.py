@@ -133,7 +133,7 @@ class Universe:
         self.user = client_of(self.core, user_agent="user")
 
     def _saw(self, event: Event) -> None:
-        if event.stored.kind.plural == APPLICATIONS.plural:
+        if event.collection.plural == APPLICATIONS.plural:
             self.versions.append(event.stored.obj)
         self._news.set()
 
