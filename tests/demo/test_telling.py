@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,20 @@ from kargo_py.demo.picture import Picture
 from kargo_py.demo.telling import ClientHands, NotAsTold, Sight, Teller
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.resources import Key
-from tests.local.memory import MemoryClient
+from kargo_py.local.apiserver.client import client_of
+from tests.in_process import api_server, create_namespaces
 
 pytestmark = pytest.mark.looptime
 
 JsonObject = dict[str, Any]
 
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 DEV = Ref(PROMOTIONS, Key("shop", "dev.1"))
 PROMOTION: JsonObject = {
     "apiVersion": PROMOTIONS.api_version,
     "kind": "Promotion",
     "metadata": {"name": "dev.1", "namespace": "shop", "creationTimestamp": "2026-11-30T12:00:00Z"},
-    "spec": {"freight": "f1"},
+    "spec": {"stage": "dev", "freight": "f1"},
 }
 
 
@@ -54,23 +57,26 @@ class Paper:
 
 
 class Stand:
-    """A story of one scene, told on an API server in memory."""
+    """A story of one scene, told on an API server in this process."""
 
     def __init__(self, directory: Path) -> None:
-        self.client = MemoryClient()
+        self.client = client_of(api_server(lambda: NOON))
         self.paper = Paper()
         self.directory = directory
         self.hung: list[str] = []
 
     async def tell(self, *acts: Act, then: Sequence[tuple[float, JsonObject]] = ()) -> None:
         """Perform *acts*; *then* patches the Promotion so many seconds after the beginning."""
+        await create_namespaces(self.client, DEV.key.namespace)
         sight = Sight(self.client)
         teller = Teller(self.paper, ClientHands(self.client), sight, self.directory, self.hung.append)
         async with sight.following(self.paper.show):
             telling = asyncio.create_task(teller.tell([Scene("Scene", "Told.", acts)]))
             for seconds, status in then:
                 await asyncio.sleep(seconds)
-                await self.client.patch(DEV.resource, DEV.key, encode({"status": status}), codec=JSON)
+                await self.client.patch(
+                    DEV.resource, DEV.key, encode({"status": status}), codec=JSON, subresource="status"
+                )
             await telling
 
 
@@ -101,8 +107,13 @@ async def test_a_story_that_goes_as_told(stand: Stand) -> None:
     assert stand.hung == ["shop-dev"]
     assert "name: dev.1" in await asyncio.to_thread((stand.directory / "dev-1.yaml").read_text)
     made = await stand.client.get(DEV.resource, DEV.key, codec=JSON)
-    assert (made["metadata"]["annotations"], made["spec"]) == ({"a/b": "c"}, {"freight": "f1"})
-    assert [picture.promotions[0].phase for picture in stand.paper.pictures] == ["", "", "Running", "Failed"]
+    assert (made["metadata"]["annotations"], made["spec"]) == ({"a/b": "c"}, PROMOTION["spec"])
+    assert [picture.promotions[0].phase for picture in stand.paper.pictures] == [
+        "Pending",
+        "Pending",
+        "Running",
+        "Failed",
+    ]
 
 
 SUCCEEDS = Wait(DEV, ("status", "phase"), "Succeeded", ["Failed", "Errored", "Aborted"])
@@ -117,9 +128,9 @@ SUCCEEDS = Wait(DEV, ("status", "phase"), "Succeeded", ["Failed", "Errored", "Ab
             [(1, {"phase": "Failed", "message": "no way"})],
             "expected Succeeded within 20 seconds; seen: Failed: no way",
         ),
-        ([Wait(DEV, ("status", "phase"))], [], "expected something within 20 seconds; seen: nothing there"),
+        ([Wait(DEV, ("status", "message"))], [], "expected something within 20 seconds; seen: nothing there"),
         ([Look(DEV, ("spec", "freight"), ["f2", "f1"])], [], "expected “f2”; seen: f1"),
-        ([Look(DEV, ("spec", "stage"), ["dev"])], [], "expected “dev”; seen: nothing"),
+        ([Look(DEV, ("status", "message"), ["dev"])], [], "expected “dev”; seen: nothing"),
         ([Create("again.yaml", [PROMOTION])], [], "kubectl create -f again.yaml: "),
         ([Wait(Ref(PROMOTIONS, Key("shop", "x")), ("status",))], [], "seen: no promotion/x"),
     ],

@@ -1,21 +1,24 @@
-"""An Application on an API server in memory, and the simulated Argo CD beside it."""
+"""An Application on an embedded API server, and the simulated Argo CD beside it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from kargo_py.kube.client import PatchType
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.resources import Key
+from kargo_py.local.apiserver.client import client_of
+from kargo_py.local.apiserver.faults import Faulty, Schedule
+from kargo_py.local.apiserver.store import Event
 from kargo_py.local.argocd.documents import APPLICATIONS
 from kargo_py.local.argocd.simulator import ArgoCD
 from kargo_py.local.argocd.timing import Timing, Version
-from tests.local.memory import MemoryClient
+from tests.in_process import api_server, create_namespaces
 
 JsonObject = dict[str, Any]
 
@@ -28,11 +31,32 @@ class Bench:
     """A server, a simulated Argo CD, and what a user does."""
 
     def __init__(self) -> None:
-        self.client = MemoryClient()
+        """Use :meth:`make`."""
         self.versions: list[JsonObject] = []
-        self.client.listeners.append(lambda _, obj: self.versions.append(obj))
         self.base = NOON
         self._zero: float | None = None
+        self._news = asyncio.Event()
+        self.server = api_server(self._server_now)
+        self.server.store.observers.append(self._saw)
+        self.client = client_of(self.server, user_agent="user")
+        self.faults = Schedule()
+        """What happens to requests of Argo CD."""
+
+    @classmethod
+    async def make(cls) -> Self:
+        """A bench on which Applications can be created."""
+        bench = cls()
+        await create_namespaces(bench.client, KEY.namespace)
+        return bench
+
+    def _saw(self, event: Event) -> None:
+        if event.collection.plural == APPLICATIONS.plural:
+            self.versions.append(event.stored.obj)
+            self._news.set()
+
+    def _server_now(self) -> datetime:
+        """The time stands until somebody asks: fixtures run in real time."""
+        return self.base if self._zero is None else self.now()
 
     def now(self) -> datetime:
         """Wall-clock time: *base* when first asked, and moves with the loop's clock."""
@@ -43,7 +67,8 @@ class Bench:
 
     def argo(self, version: Version = Version.V3_6, *, timing: Timing | None = None, seed: int = 0) -> ArgoCD:
         """Make an Argo CD; nothing runs yet."""
-        return ArgoCD(self.client, version=version, timing=timing, seed=seed, now=self.now)
+        client = client_of(Faulty(self.server, self.faults), user_agent="argocd")
+        return ArgoCD(client, version=version, timing=timing, seed=seed, now=self.now)
 
     async def create(self, name: str = KEY.name, **parts: Any) -> JsonObject:
         """Create an Application; *parts* go into its spec, or beside it when they are metadata, operation or status."""
@@ -54,7 +79,13 @@ class Bench:
             "source": {"repoURL": REPO, "path": "app", "targetRevision": "main"},
             **parts.pop("spec", {}),
         }
-        body: JsonObject = {"metadata": {"name": name, **parts}, "spec": spec, **beside}
+        body: JsonObject = {
+            "apiVersion": APPLICATIONS.api_version,
+            "kind": APPLICATIONS.kind,
+            "metadata": {"name": name, **parts},
+            "spec": spec,
+            **beside,
+        }
         return await self.client.create(APPLICATIONS, KEY.namespace, encode(body), codec=JSON)
 
     async def app(self, name: str = KEY.name) -> JsonObject:
@@ -70,22 +101,17 @@ class Bench:
 
     async def until(self, condition: Callable[[JsonObject], Any], name: str = KEY.name) -> JsonObject:
         """Wait, without reading in between, until a stored version is as wanted."""
-        news = asyncio.Event()
-        self.client.listeners.append(lambda *_: news.set())
-        try:
-            async with asyncio.timeout(1000):
-                while not condition(app := await self.app(name)):
-                    news.clear()
-                    await news.wait()
-        finally:
-            self.client.listeners.pop()
+        async with asyncio.timeout(1000):
+            while not condition(app := await self.app(name)):
+                self._news.clear()
+                await self._news.wait()
         return app
 
 
 @pytest.fixture
 async def bench() -> Bench:
     """A bench in the test's loop."""
-    return Bench()
+    return await Bench.make()
 
 
 def phase(app: JsonObject) -> str:

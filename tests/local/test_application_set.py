@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kargo_py.kube.resources import Key
+from kargo_py.local.apiserver.patches import merge_patch
 from kargo_py.local.argocd.application_set import RollingSync, Template, revert
 from kargo_py.local.argocd.documents import REFRESH, timestamp
-from tests.local.memory import merged
 
 JsonObject = dict[str, Any]
 
@@ -58,7 +58,7 @@ def test_specs(found: JsonObject, template: Template, expected: JsonObject | Non
     """A merge patch makes the spec what the template says, except for what is ignored."""
     patch = revert(found, template)
 
-    assert (merged(found, patch.body)["spec"] if patch else None) == expected
+    assert (merge_patch(found, patch.body)["spec"] if patch else None) == expected
 
 
 def test_labels_and_annotations() -> None:
@@ -67,7 +67,7 @@ def test_labels_and_annotations() -> None:
     patch = revert(found, Template(SPEC, {"a": "0"}, {"d": "5"}))
 
     assert patch is not None
-    assert merged(found, patch.body)["metadata"] == {
+    assert merge_patch(found, patch.body)["metadata"] == {
         "name": "a",
         "labels": {"a": "0"},
         "annotations": {"d": "5", REFRESH: "hard"},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kargo_py.kube.client import PatchType
+from kargo_py.local.apiserver.patches import json_patch, merge_patch
 from kargo_py.local.argocd.documents import seconds, timestamp
 from kargo_py.local.argocd.operation import (
     Beginning,
@@ -21,7 +22,6 @@ from kargo_py.local.argocd.operation import (
     state_patch,
 )
 from kargo_py.local.argocd.timing import Version
-from tests.local.memory import json_patched, merged
 
 JsonObject = dict[str, Any]
 
@@ -187,7 +187,7 @@ LEFT = state("Succeeded", message="done", retryCount=2, finishedAt=timestamp(NOW
 def written(version: Version, obj: JsonObject, new: JsonObject) -> JsonObject:
     """The Application after the patch."""
     patch = state_patch(obj, new, version)
-    found: JsonObject = (json_patched if patch.type is PatchType.JSON else merged)(obj, patch.body)
+    found: JsonObject = (json_patch if patch.type is PatchType.JSON else merge_patch)(obj, patch.body)
     return found
 
 

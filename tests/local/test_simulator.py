@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kargo_py.kube.errors import NotFound, OutcomeUnknown, ServerError
+from kargo_py.kube.errors import NotFound
+from kargo_py.local.apiserver.faults import Drop, Match, Refuse, Rule
 from kargo_py.local.argocd.documents import APPLICATIONS, REFRESH, REFRESH_TIMESTAMP
 from kargo_py.local.argocd.engine import Manifest
 from kargo_py.local.argocd.simulator import ArgoCD
@@ -347,7 +348,7 @@ class TestApplicationSet:
 
 async def history(seed: int) -> list[JsonObject]:
     """All versions of one Application under the same acts."""
-    bench = Bench()
+    bench = await Bench.make()
     argo = bench.argo(seed=seed)
     await synced(bench, argo)
     argo.application("shop-dev").next_sync(fail="no", times=2)
@@ -365,43 +366,26 @@ async def test_the_same_seed_gives_the_same_history() -> None:
     assert first != other
 
 
-async def test_it_goes_on_after_failures_of_the_server(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_goes_on_after_failures_of_the_server(bench: Bench) -> None:
     """A read that fails is made again a little later."""
     argo = bench.argo()
     await synced(bench, argo)
-    get, failures = bench.client.get, iter(range(3))
-
-    async def failing(*arguments: Any, **options: Any) -> Any:
-        if next(failures, None) is not None:
-            raise ServerError(500, "InternalError", "the test says no")
-        return await get(*arguments, **options)
-
+    bench.faults.add(Rule(Refuse(500), Match(verb="get"), times=3))
     await bench.patch({"operation": operation()})
-    monkeypatch.setattr(bench.client, "get", failing)
     await asyncio.sleep(10)
-    monkeypatch.undo()
     app = await bench.app()
     await argo.stop()
 
     assert (phase(app), owner(app)) == ("Succeeded", "mine")
 
 
-async def test_a_write_whose_answer_is_lost_is_repeated(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_whose_answer_is_lost_is_repeated(bench: Bench) -> None:
     """The last write has landed, is sent again, and clears what was requested in between."""
     argo = bench.argo()
     await synced(bench, argo)
-    patch, lost = bench.client.patch, iter([False, False, True])
-
-    async def loses_an_answer(*arguments: Any, **options: Any) -> Any:
-        answer = await patch(*arguments, **options)
-        if next(lost, False):
-            raise OutcomeUnknown("the test lost the answer")
-        return answer
-
+    bench.faults.add(Rule(Drop(after=True), Match(verb="patch"), first=3, times=1))
     await bench.patch({"operation": operation()})
-    monkeypatch.setattr(bench.client, "patch", loses_an_answer)
     await bench.until(lambda app: ended(app) and owner(app) == "mine")
-    monkeypatch.undo()
     await bench.patch({"operation": operation("second")})
     await asyncio.sleep(0.005)
     assert "operation" in await bench.app()

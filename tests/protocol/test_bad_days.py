@@ -131,7 +131,7 @@ async def meddle(world: Universe, act: str) -> bool:
 
 async def recreate(world: Universe) -> bool:
     """As somebody who begins afresh."""
-    await world.server.delete(APPLICATIONS, APP)
+    await world.user.delete(APPLICATIONS, APP)
     await world.create_application()
     return True
 
@@ -394,5 +394,5 @@ async def test_abort_that_nobody_carries_out() -> None:
 
     assert 600 <= waited < 670
     assert "it was left as it is" in world.message()
-    app = await world.server.get(APPLICATIONS, APP, codec=JSON)
+    app = await world.user.get(APPLICATIONS, APP, codec=JSON)
     assert "operation" in app

@@ -112,7 +112,7 @@ async def test_one_that_is_refused_keeps_no_change() -> None:
 
 
 async def to_b(world: Universe, body: Any) -> None:
-    await world.server.patch(APPLICATIONS, Key("argocd", "b"), encode(body), codec=JSON)
+    await world.user.patch(APPLICATIONS, Key("argocd", "b"), encode(body), codec=JSON)
 
 
 async def test_a_refused_step_leaves_nothing_in_memory() -> None:

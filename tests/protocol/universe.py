@@ -1,4 +1,4 @@
-"""Our controllers, a simulated Argo CD and a user, on an API server in memory and in simulated time."""
+"""Our controllers, a simulated Argo CD and a user, on an embedded API server and in simulated time."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES, World
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.kube.cache import Cache
-from kargo_py.kube.client import Codec, EventType, Page, PatchType, WatchEvent
+from kargo_py.kube.client import Client, Codec, Page, PatchType, WatchEvent
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Controller
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key, Resource
+from kargo_py.kube.rest import RestClient
+from kargo_py.local.apiserver.client import client_of
+from kargo_py.local.apiserver.server import ApiServer
+from kargo_py.local.apiserver.store import Event, object_key
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD
 from kargo_py.local.argocd.timing import Timing, Version
 from kargo_py.steps.argocd_update import USES, ArgoCDUpdate
-from tests.local.memory import MemoryClient
+from tests.in_process import api_server, create_namespaces
 
 JsonObject = dict[str, Any]
 T = TypeVar("T")
@@ -39,30 +43,10 @@ NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 APP = Key("argocd", "shop-dev")
 
 
-class Server(MemoryClient):
-    """The API server; Kargo's kinds have their status as a subresource."""
-
-    def content(self, obj: JsonObject) -> JsonObject:
-        content = super().content(obj)
-        return content if obj["kind"] == APPLICATIONS.kind else {**content, "status": None}
-
-    async def patch(
-        self, resource: Resource, key: Key, body: bytes, *, codec: Codec[T], subresource: str = "", **options: Any
-    ) -> T:
-        if resource != APPLICATIONS and subresource == "status":
-            patch = json.loads(body)
-            status = {name: part for name, part in patch.items() if name == "status"}
-            guard = {"resourceVersion": patch.get("metadata", {}).get("resourceVersion")}
-            body = encode({**status, "metadata": {name: value for name, value in guard.items() if value}})
-        elif resource != APPLICATIONS:
-            body = encode({name: part for name, part in json.loads(body).items() if name != "status"})
-        return await super().patch(resource, key, body, codec=codec, **options)
-
-
 class Line:
     """A client of the server for one process of ours, which can be cut like that process's life."""
 
-    def __init__(self, server: Server, delay: float = 0.001) -> None:
+    def __init__(self, server: Client, delay: float = 0.001) -> None:
         self._server = server
         self._delay = delay
         self.dead = False
@@ -134,12 +118,24 @@ class Process:
 
 @dataclass
 class Universe:
-    """The server and all that acts on it."""
+    """The server, a user who acts on it, and our processes; made by :func:`universe`."""
 
-    server: Server = field(default_factory=Server)
     lines: list[Line] = field(default_factory=list)
     zero: float = 0.0
     versions: list[JsonObject] = field(default_factory=list)
+    core: ApiServer = field(init=False)
+    user: RestClient = field(init=False)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.core = api_server(self.now)
+        self.core.store.observers.append(self._saw)
+        self.user = client_of(self.core, user_agent="user")
+
+    def _saw(self, event: Event) -> None:
+        if event.collection.plural == APPLICATIONS.plural:
+            self.versions.append(event.stored.obj)
+        self._news.set()
 
     def now(self) -> datetime:
         return NOON + timedelta(seconds=asyncio.get_running_loop().time() - self.zero)
@@ -148,7 +144,11 @@ class Universe:
     async def argocd(self, version: Version = Version.V3_6, **timing: Any) -> AsyncIterator[SimulatedArgoCD]:
         """Argo CD, running."""
         argo = SimulatedArgoCD(
-            self.server, namespace="argocd", version=version, timing=Timing(**timing) if timing else None, now=self.now
+            client_of(self.core, user_agent="argocd"),
+            namespace=APP.namespace,
+            version=version,
+            timing=Timing(**timing) if timing else None,
+            now=self.now,
         )
         async with argo:
             yield argo
@@ -156,7 +156,7 @@ class Universe:
     @asynccontextmanager
     async def process(self, instance: str = "me", delay: float = 0.001) -> AsyncIterator[Process]:
         """A process of ours, running with caches filled; stopped in order at the end if it was not killed."""
-        line = Line(self.server, delay)
+        line = Line(client_of(self.core), delay)
         self.lines.append(line)
         argocd = ArgoCD(line)
         recorder = EventRecorder(line, "kargo-py", instance)
@@ -195,11 +195,9 @@ class Universe:
     async def prepare(self, **spec: Any) -> None:
         """A Stage, an Application that authorises it, and Freight."""
         self.zero = asyncio.get_running_loop().time()
-        self.server.listeners.append(
-            lambda _type, obj: self.versions.append(obj) if obj["kind"] == "Application" else None
-        )
+        await create_namespaces(self.user, PROJECT, APP.namespace)
         origin = {"kind": "Warehouse", "name": "wh"}
-        template = {"spec": {"steps": [{"uses": USES, "config": {"apps": []}}]}}
+        template = {"spec": {"steps": [{"uses": USES, "config": {"apps": [{"name": APP.name}]}}]}}
         requested = [{"origin": origin, "sources": {"direct": True}}]
         await self._create(STAGES, "dev", spec={"requestedFreight": requested, "promotionTemplate": template})
         await self._create(FREIGHTS, "f1", origin=origin, commits=[{"repoURL": REPO, "id": SHA}])
@@ -208,6 +206,8 @@ class Universe:
     async def create_application(self, name: str = APP.name, **spec: Any) -> None:
         source = {"repoURL": REPO, "path": "app", "targetRevision": "main"}
         body = {
+            "apiVersion": APPLICATIONS.api_version,
+            "kind": APPLICATIONS.kind,
             "metadata": {"name": name, "annotations": {"kargo.akuity.io/authorized-stage": f"{PROJECT}:dev"}},
             "spec": {
                 "project": "default",
@@ -216,11 +216,11 @@ class Universe:
                 **spec,
             },
         }
-        await self.server.create(APPLICATIONS, APP.namespace, encode(body), codec=JSON)
+        await self.user.create(APPLICATIONS, APP.namespace, encode(body), codec=JSON)
 
     async def _create(self, resource: Resource, name: str, **parts: Any) -> None:
-        body = {"metadata": {"name": name, "creationTimestamp": self.now().strftime("%Y-%m-%dT%H:%M:%SZ")}, **parts}
-        await self.server.create(resource, PROJECT, encode(body), codec=JSON)
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **parts}
+        await self.user.create(resource, PROJECT, encode(body), codec=JSON)
 
     async def promote(self, name: str = "p1", *, retry: JsonObject | None = None, **config: Any) -> None:
         """Create a Promotion; *config* stands beside ``apps``."""
@@ -236,39 +236,37 @@ class Universe:
 
     async def abort(self, name: str = "p1", value: str = "terminate") -> None:
         body = encode({"metadata": {"annotations": {ANNOTATION_ABORT: value}}})
-        await self.server.patch(PROMOTIONS, Key(PROJECT, name), body, codec=JSON)
+        await self.user.patch(PROMOTIONS, Key(PROJECT, name), body, codec=JSON)
 
     async def delete(self, name: str = "p1") -> None:
-        await self.server.delete(PROMOTIONS, Key(PROJECT, name))
+        await self.user.delete(PROMOTIONS, Key(PROJECT, name))
 
     async def write(self, body: Any) -> JsonObject:
         """Patch the Application as somebody else: merge, or with a list JSON."""
         type_ = PatchType.JSON if isinstance(body, list) else PatchType.MERGE
-        return await self.server.patch(APPLICATIONS, APP, encode(body), codec=JSON, patch_type=type_)
+        return await self.user.patch(APPLICATIONS, APP, encode(body), codec=JSON, patch_type=type_)
 
     # -- what can be seen ------------------------------------------------------------------------------------------
 
     def app(self, name: str = APP.name) -> JsonObject:
-        return self.server.objects[str(APPLICATIONS), Key(APP.namespace, name)]
+        return self._object(APPLICATIONS, Key(APP.namespace, name))
 
     def promotion(self, name: str = "p1") -> JsonObject:
-        return self.server.objects[str(PROMOTIONS), Key(PROJECT, name)]
+        return self._object(PROMOTIONS, Key(PROJECT, name))
+
+    def _object(self, resource: Resource, key: Key) -> JsonObject:
+        """As it is stored: nobody may change it. Raises KeyError."""
+        return self.core.store.collection(resource.group, resource.plural).items[object_key(*key)].obj
 
     def phase(self, name: str = "p1") -> str:
         return str(self.promotion(name).get("status", {}).get("phase") or "Pending")
 
     async def until(self, condition: Callable[[], Any], seconds: float = 1000) -> None:
         """Wait until *condition* holds after some write."""
-        news = asyncio.Event()
-        listener: Callable[[EventType, JsonObject], None] = lambda *_: news.set()  # noqa: E731 - must be removable
-        self.server.listeners.append(listener)
-        try:
-            async with asyncio.timeout(seconds):
-                while not condition():
-                    news.clear()
-                    await news.wait()
-        finally:
-            self.server.listeners.remove(listener)
+        async with asyncio.timeout(seconds):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
 
     async def ended(self, name: str = "p1", seconds: float = 1000) -> str:
         """Wait for the final phase."""
@@ -324,6 +322,7 @@ async def universe(version: Version = Version.V3_6, **timing: Any) -> AsyncItera
     """A universe with Argo CD running, everything prepared, and nothing of ours."""
     world = Universe()
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(world.core)
         argo = await stack.enter_async_context(world.argocd(version, **timing))
         await world.prepare()
         yield world, argo

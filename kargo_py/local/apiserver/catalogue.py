@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from weakref import WeakKeyDictionary
 
 from kargo_py.local.apiserver.fieldtypes import Types
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.store import Collection, Store
+
+_types: WeakKeyDictionary[Kind, Types] = WeakKeyDictionary()  # of all servers: tests make many that share their kinds
 
 
 class Catalogue:
@@ -15,7 +18,6 @@ class Catalogue:
     def __init__(self, store: Store, kinds: Iterable[Kind]) -> None:
         self._store = store
         self._kinds: dict[tuple[str, str, str], Kind] = {}
-        self._types: dict[Kind, Types] = {}
         self.generation = 0
         self.install(kinds)
 
@@ -48,7 +50,7 @@ class Catalogue:
         """Serve no version of a resource any more."""
         gone = [key for key in self._kinds if (key[0], key[2]) == (group, plural)]
         for key in gone:
-            self._types.pop(self._kinds.pop(key), None)
+            del self._kinds[key]
         self.generation += 1
 
     def base(self, kind: Kind) -> Kind:
@@ -66,7 +68,7 @@ class Catalogue:
 
     def types(self, kind: Kind) -> Types:
         """The kind's schema as field management needs it."""
-        types = self._types.get(kind)
+        types = _types.get(kind)
         if types is None:
-            types = self._types[kind] = Types.of(kind.schema)
+            types = _types[kind] = Types.of(kind.schema)
         return types

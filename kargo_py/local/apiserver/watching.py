@@ -111,6 +111,7 @@ async def _followed(
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     mark = _next_mark(loop.time(), end) if options.bookmarks else end
+    reached = 0.0  # loops call timers a little early, and to simulated time that may be too little to tell
     for line in first:
         yield line
     collection = watched.collection
@@ -128,7 +129,7 @@ async def _followed(
             continue
         if collection.closed:
             return
-        moment = loop.time()
+        moment = max(loop.time(), reached)
         if moment >= end:
             return
         if moment >= mark:
@@ -136,7 +137,9 @@ async def _followed(
             position = max(position, now())
             yield _bookmark(watched.kind, position, render)
             continue
-        await _change(collection, min(mark, end) - moment)
+        due = min(mark, end)
+        if not await _change(collection, due - moment):
+            reached = due
 
 
 def _next_mark(moment: float, end: float) -> float:
@@ -145,19 +148,19 @@ def _next_mark(moment: float, end: float) -> float:
     return mark if mark > moment else end
 
 
-async def _change(collection: Collection, seconds: float) -> None:
-    """Return at the next write, or after *seconds*."""
+async def _change(collection: Collection, seconds: float) -> bool:
+    """Return at the next write, or after *seconds*; whether it was a write."""
     loop = asyncio.get_running_loop()
-    changed = loop.create_future()
+    changed: asyncio.Future[bool] = loop.create_future()
 
-    def wake() -> None:
+    def wake(written: bool = True) -> None:
         if not changed.done():
-            changed.set_result(None)
+            changed.set_result(written)
 
-    timer = loop.call_later(seconds, wake)
+    timer = loop.call_later(seconds, wake, False)
     collection.when_changed(wake)
     try:
-        await changed
+        return await changed
     finally:
         timer.cancel()
         collection.never_mind(wake)

@@ -128,6 +128,18 @@ async def test_bookmarks_come_about_each_minute_and_before_the_end() -> None:
     assert loop.time() == 130
 
 
+@pytest.mark.parametrize("began", [0.011768, 0.017042])
+async def test_simulated_time_may_stand_just_before_a_bookmark(began: float) -> None:
+    """So close that no number of the loop's clock lies between: it is sent all the same."""
+    api, _ = await filled()
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(began)
+    assert loop.time() == began
+    events = await api.watch(f"{FOOS}?watch=1&resourceVersion=99&allowWatchBookmarks=true&timeoutSeconds=90")
+    bookmarks = [loop.time() async for _ in events]
+    assert bookmarks == pytest.approx([began + 60, began + 88])
+
+
 async def test_a_watch_that_is_told_nothing_lasts_as_long_as_chance_says() -> None:
     """Between half an hour and an hour; ``timeoutSeconds=0`` is nothing."""
     api, _ = await filled()
