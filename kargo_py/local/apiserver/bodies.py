@@ -29,17 +29,18 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 class Undecodable(Exception):
     """The body cannot be read; the text says why, as Go does."""
 
+    @property
+    def unrecognized(self) -> str:
+        """The text where a whole object was looked for."""
+        return str(self)
+
 
 class BadJson(Undecodable):
     """It is no JSON."""
 
-    def __str__(self) -> str:
-        return f"couldn't get version/kind; json parse error: {self.why}"
-
     @property
-    def why(self) -> str:
-        """Without the words that the real server puts before it."""
-        return str(self.args[0])
+    def unrecognized(self) -> str:
+        return f"couldn't get version/kind; json parse error: {self}"
 
 
 class BadNumber(Undecodable):

@@ -150,7 +150,7 @@ def _function_error(text: str) -> str:
     if name in _CONVERSIONS:
         return f"type conversion error from 'string' to '{_CONVERSIONS[name]}'"
     told = re.sub(r"^Python function call failed: \w+: ", "", told)
-    outside = re.search(r"\[?(-?\d+)[:\]].* out of range", told)
+    outside = re.search(r"(?:\[|index )(-?\d+)\b.* out of ", told)
     return f"index out of range: {outside[1]}" if outside else told
 
 

@@ -107,7 +107,8 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
 
 def _url(text: str) -> JsonObject:
     if not _is_url(text):
-        raise ValueError(f'URL parse error during conversion from string: parse "{text}": invalid URI for request')
+        why = "invalid URI for request" if text else "empty url"
+        raise ValueError(f"URL parse error during conversion from string: parse {gotext.quoted(text)}: {why}")
     parts = urlsplit(text)
     host = parts.netloc.rpartition("@")[2]
     return {

@@ -65,7 +65,7 @@ def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]
     except BadNumber as error:
         raise _unhandled(kind, str(error)) from error
     except Undecodable as error:
-        raise _unrecognized(kind, str(error), request.body) from error
+        raise _unrecognized(kind, error.unrecognized, request.body) from error
     try:
         unknown = decode_fields(obj, kind)
     except Mistyped as error:

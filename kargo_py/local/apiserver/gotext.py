@@ -58,8 +58,19 @@ def number(value: float) -> str:
 
 def compact(value: Any) -> str:
     """``encoding/json``: sorted keys, no spaces, markup escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    text = json.dumps(_whole(value), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _whole(value: Any) -> Any:
+    """*value* with floats that are whole as integers, which is how Go writes them."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return int(value)
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    return value
 
 
 def _scientific(value: float) -> tuple[str, int]:

@@ -59,6 +59,9 @@ def micro_time(text: str) -> str | None:
 
 def parse(text: str, layout: str = SECONDS) -> datetime:
     """The moment in UTC that *text* is. Raises TimeError."""
+    match = _canonical(text)
+    if match and (match[1] is not None) is (layout == MICROSECONDS):
+        return datetime.fromisoformat(text)
     try:
         return _moment(text, layout)
     except _Mismatch as wrong:

@@ -393,10 +393,9 @@ def _settled(
             comparisons[owned.api_version] = _compared(live, new, types) if types else Comparison()
         found = comparisons[owned.api_version]
         fields = owned.fields
-        for changes in (found.modified, found.added):
-            if changes and (lost := fields & changes):
-                conflicts += ((owner, path) for path in lost)
-                fields -= lost
+        if lost := fields & (found.modified | found.added):
+            conflicts += ((owner, path) for path in lost)
+            fields -= lost
         if found.removed:
             fields -= found.removed
         if fields:

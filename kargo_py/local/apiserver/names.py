@@ -97,6 +97,8 @@ def subdomain(text: str) -> list[str]:
 
 def qualified(text: str) -> list[str]:
     """A name with an optional DNS prefix: ``app``, ``example.com/app``."""
+    if len(text) <= LABEL_LENGTH and _is_qualified(text):
+        return []
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         more = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"

@@ -92,7 +92,8 @@ def errors(new: JsonObject, old: JsonObject | None, kind: Kind) -> list[FieldErr
     It checks several times, by the rule of the URL and by that of the kind, and tells all that it finds each time.
     """
     if old is None:
-        return _by_kind(new, kind) or validate(new, namespaced=kind.namespaced, rule=names.path_segment)
+        # What does not depend on the rule for names has just been found good.
+        return _by_kind(new, kind) or list(_name_errors(new, namespaced=kind.namespaced, rule=names.path_segment))
     found = [
         *validate(new, namespaced=kind.namespaced, rule=names.path_segment),
         *validate_update(new, old),

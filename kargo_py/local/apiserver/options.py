@@ -181,6 +181,10 @@ def _from_body(body: Any) -> JsonObject:
         problem = f"json: cannot unmarshal {_json_type(body)} into Go value of type {TYPE_META}"
         raise Failure(500, "", f"couldn't get version/kind; json parse error: {problem}")
     kind = body.get("kind")
+    for field in ("apiVersion", "kind"):
+        if not isinstance(body.get(field), str | None):
+            problem = f"json: cannot unmarshal {_json_type(body[field])} into Go struct field .{field} of type string"
+            raise Failure(500, "", f"couldn't get version/kind; json parse error: {problem}")
     if kind not in {None, "", "DeleteOptions"}:
         version = body.get("apiVersion", "")
         if (version, kind) == ("v1", "Status"):

@@ -64,19 +64,15 @@ def _patch_body(request: Request) -> tuple[Any, tuple[str, ...]]:
     try:
         found = decode_json(request.body)
     except Undecodable as error:
-        raise bad_request(f"error decoding patch: {_why(error)}") from error
+        raise bad_request(f"error decoding patch: {error}") from error
     return found.value, found.twice
-
-
-def _why(error: Undecodable) -> str:
-    return error.why if isinstance(error, BadJson) else str(error)
 
 
 def _strategic(writer: Writer, target: Target, request: Request, options: WriteOptions, warnings: list[str]) -> Written:
     try:
         found = decode_json(request.body)
     except Undecodable as error:
-        raise bad_request(_why(error)) from error
+        raise bad_request(str(error)) from error
     change = found.value
     if not isinstance(change, dict):
         raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
@@ -95,7 +91,7 @@ def _applied(request: Request, options: WriteOptions, warnings: list[str]) -> Js
     try:
         found = _yaml(request.body)
     except Undecodable as error:
-        why = f"yaml: {error.why}" if isinstance(error, BadJson) else str(error)
+        why = f"yaml: {error}" if isinstance(error, BadJson) else str(error)
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {why}") from error
     if not isinstance(found.value, dict):
         name = {bool: "bool", str: "string", list: "array", type(None): "null"}.get(type(found.value), "number")
@@ -156,6 +152,11 @@ def _decoder(
 
 def _check_identity(kind: Kind, made: JsonObject, show: Callable[[Any], str]) -> None:
     name, api_version = made.get("kind"), made.get("apiVersion")
+    for field, value in (("kind", name), ("apiVersion", api_version)):
+        if not isinstance(value, str | None):
+            kinds = {bool: "bool", list: "array", dict: "object"}
+            found = kinds.get(type(value), "number")
+            raise _unusable(show(made), f"json: cannot unmarshal {found} into Go struct field .{field} of type string")
     if not kind.custom:
         if name not in {None, "", kind.kind} or api_version not in {None, "", kind.api_version}:
             why = f'no kind "{name}" is registered for version "{api_version}" in scheme "{SCHEME}"'

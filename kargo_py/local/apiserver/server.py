@@ -358,7 +358,7 @@ class ApiServer:
         try:
             body = document(request).value
         except Undecodable as error:
-            raise Failure(500, "", str(error)) from error
+            raise Failure(500, "", error.unrecognized) from error
         return delete_options(request, body)
 
     def _respond(self, code: int, kind: Kind, stored: Stored, look: Wanted, include: str = "Metadata") -> Response:

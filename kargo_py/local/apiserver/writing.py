@@ -492,7 +492,7 @@ def _terminating(moment: str) -> JsonObject:
 
 def stamp(moment: datetime) -> str:
     """A time as Kubernetes writes it: whole seconds, UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def finalizer_warnings(kind: Kind, obj: JsonObject) -> list[str]:

@@ -82,7 +82,7 @@ def test_what_is_no_json(body: bytes) -> None:
     with pytest.raises(Undecodable) as caught:
         decode_json(body)
     prefix = "" if "number" in WRONG[body] else "couldn't get version/kind; json parse error: "
-    assert str(caught.value) == prefix + WRONG[body]
+    assert (str(caught.value), caught.value.unrecognized) == (WRONG[body], prefix + WRONG[body])
 
 
 def test_a_number_of_many_digits_is_none() -> None:

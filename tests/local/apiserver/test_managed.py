@@ -318,6 +318,20 @@ def test_conflict() -> None:
     }
 
 
+def test_order_of_conflicts() -> None:
+    """Paths are in the order of the fields, whether something was there before or not."""
+    live = applied(None, {"a": "1", "map": {"x": "1"}, "set": ["x"]}, "one", labels={"l": "1"})
+    live["spec"].pop("a")
+    with pytest.raises(Failure) as caught:
+        applied(live, {"a": "2", "map": {"x": "2"}}, "two", labels={"l": "2"})
+    causes = (caught.value.details or {})["causes"]
+    assert [cause["field"] for cause in causes] == [
+        ".metadata.labels.l",
+        ".spec.a",
+        ".spec.map.x",
+    ]
+
+
 def test_single_conflict() -> None:
     """It has a message of its own."""
     live = stored({**thing({}), "status": {"phase": "p"}})

@@ -352,3 +352,20 @@ async def test_what_is_served_beside_objects() -> None:
     assert "io.ex.v1.Foo" in (await api.get(index)).obj["components"]["schemas"]
     assert (await api.get("/openapi/v3/apis/nope/v1")).code == 404
     assert [(await api.ask("HEAD", url)).obj for url in (FOOS, "/apis/ex.io", f"{FOOS}/nope")] == ["", "", ""]
+
+
+async def test_objects_of_built_in_kinds_do_not_say_in_lists_what_they_are() -> None:
+    """As in the real server; alone they do."""
+    api = await driver()
+    await api.post(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
+    listed = (await api.get(CONFIG_MAPS)).obj["items"]
+    alone = (await api.get(f"{CONFIG_MAPS}/a")).obj
+    assert [{"kind": "ConfigMap", "apiVersion": "v1", **item} for item in listed] == [alone]
+    assert "kind" not in listed[0]
+    as_yaml = (await api.get(CONFIG_MAPS, accept="application/yaml")).obj
+    assert "kind: ConfigMap\n" not in as_yaml
+    assert "kind: ConfigMapList\n" in as_yaml
+    events = "/apis/events.k8s.io/v1/namespaces/default/events"
+    await api.post("/api/v1/namespaces/default/events", {"metadata": {"name": "e"}, "involvedObject": {}})
+    assert [item["metadata"]["name"] for item in (await api.get(events)).obj["items"]] == ["e"]
+    assert (await api.get(f"{events}/e")).obj["apiVersion"] == "events.k8s.io/v1"

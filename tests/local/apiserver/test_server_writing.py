@@ -649,3 +649,64 @@ async def test_reviews_are_answered_and_not_stored() -> None:
     answer = await api.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
     assert (answer.code, answer.obj["status"]) == (201, {"allowed": True})
     assert (await api.get("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")).code == 405
+
+
+async def test_a_deprecated_version_warns_whoever_uses_it() -> None:
+    """Reads, writes and failures; in its own words if it has some."""
+    old = version("v1", deprecated=True)
+    worded = version("v2", storage=False, deprecated=True, deprecationWarning="use v3")
+    api = await driver(definition("foos", "Foo", old, worded, version("v3", storage=False)))
+    words = {"v1": ["ex.io/v1 Foo is deprecated"], "v2": ["use v3"], "v3": []}
+    for name, warnings in words.items():
+        url = FOOS.replace("v1", name)
+        body = {**foo(name), "apiVersion": f"ex.io/{name}"}
+        answers = [await api.post(url, body), await api.get(url), await api.get(f"{url}/nope"), await api.delete(url)]
+        assert [answer.warnings for answer in answers] == [warnings] * 4
+
+
+async def test_a_finalizer_without_a_domain_is_warned_of() -> None:
+    """Not those of Kubernetes."""
+    api = await driver()
+    answer = await api.post(FOOS, foo("a", finalizers=["mine", "x.y/z", "orphan"]))
+    advice = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+    assert answer.warnings == [f'metadata.finalizers: "mine": {advice}']
+
+
+async def test_warnings_come_with_failures_too() -> None:
+    """What was unknown is told, whatever else is wrong."""
+    api = await driver()
+    answer = await api.post(CONFIG_MAPS, {"metadata": {"name": "A_b"}, "zork": 1})
+    assert (answer.code, answer.warnings) == (422, ['unknown field "zork"'])
+
+
+async def test_defaults_of_the_status_are_there_from_the_start() -> None:
+    """Though what the client sends of it is not."""
+    status = {"type": "object", "default": {}, "properties": {"phase": {"type": "string", "default": "Pending"}}}
+    schema = {"type": "object", "properties": {"spec": {"type": "object"}, "status": status}}
+    api = await driver(definition("foos", "Foo", version("v1", schema)))
+    created = await api.post(FOOS, {**foo("a"), "status": {"phase": "Mine"}})
+    assert created.obj["status"] == {"phase": "Pending"}
+    applied = await api.apply(f"{FOOS}/b", foo("b"))
+    assert applied.obj["status"] == {"phase": "Pending"}
+
+
+async def test_a_member_that_no_patch_operation_has() -> None:
+    """A warning, or strictly a failure."""
+    api = await driver()
+    await api.post(FOOS, foo("a", {"a": 1}))
+    operations = [{"op": "replace", "path": "/spec/a", "value": 2, "more": 1}]
+    warned = await api.ask("PATCH", f"{FOOS}/a", operations, JSON_PATCH)
+    assert (warned.code, warned.warnings) == (200, ['json patch unknown field "[0].more"'])
+    strict = await api.ask("PATCH", f"{FOOS}/a?fieldValidation=Strict", operations, JSON_PATCH)
+    assert strict.code == 422
+    assert strict.obj["message"].endswith('strict decoding error: json patch unknown field "[0].more"')
+
+
+async def test_another_kind_is_found_after_the_version() -> None:
+    """As it is a matter of validation."""
+    api = await driver()
+    created = await api.post(FOOS, foo("a"))
+    wrong = {**foo("a"), "kind": "Bar"}
+    assert "must be specified for an update" in (await api.put(f"{FOOS}/a", wrong)).obj["message"]
+    wrong["metadata"]["resourceVersion"] = created.version
+    assert "must be Foo" in (await api.put(f"{FOOS}/a", wrong)).obj["message"]
