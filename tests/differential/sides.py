@@ -203,7 +203,7 @@ class Memory:
         if "items" in body or "rows" in body:
             self.list_version = self.list_version or metadata.get("resourceVersion", "")
             self.token = metadata.get("continue") or self.token
-        elif "uid" in metadata:
+        elif metadata.get("resourceVersion") and "uid" in metadata:  # a dry run's creation has no version
             path = step.path.removesuffix("/status")
             if step.method == "POST":
                 path = f"{path}/{metadata['name']}"
