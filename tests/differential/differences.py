@@ -74,7 +74,9 @@ def _has_whole_float(value: Any) -> bool:
 def _order_of_go(step: Step, real: Any, embedded: Any) -> bool:
     """Go goes through a map in any order, and stops at the first field that the schema does not have."""
     told = [_message(each).partition("): ") for each in (real, embedded)]
-    if step.media != APPLY or {head.partition(" (")[0] for head, _, _ in told} != {"failed to create typed patch object"}:
+    if step.media != APPLY or {head.partition(" (")[0] for head, _, _ in told} != {
+        "failed to create typed patch object"
+    }:
         return False
     ours, theirs = ({line.strip() for line in errors.removeprefix("errors:").splitlines()} for _, _, errors in told)
     return ours <= theirs and any(line.endswith("field not declared in schema") for line in ours)
@@ -85,9 +87,11 @@ def _first_mistake(step: Step, real: Any, embedded: Any) -> bool:
     marks = ("unable to convert unstructured object to ", " is invalid: patch: Invalid value: ")
     told = [_message(each) for each in (real, embedded)]
     return any(
-        step.media in {APPLY, STRATEGIC} and mark in told[0] and told[0].partition(mark)[0] == told[1].partition(mark)[0]
+        step.media in {APPLY, STRATEGIC}
+        and mark in told[0]
+        and told[0].partition(mark)[0] == told[1].partition(mark)[0]
         for mark in marks
-    ) and all("illegal base64" in each or "parsing time" in each or "cannot " in each for each in told)
+    ) and all(re.search("illegal base64|parsing time|cannot |unrecognized type", each) for each in told)
 
 
 LISTED: Final[Sequence[Listed]] = (

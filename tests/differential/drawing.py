@@ -270,7 +270,13 @@ class Drawer:
             lists = [key for key, value in body.items() if isinstance(value, list)]
             target = body[self.random.choice(lists)] if lists else body
             directive = self.random.choice(
-                [{"$patch": "replace"}, {"$patch": "delete"}, {"$patch": "merge"}, {"$patch": "odd"}, {"$retainKeys": ["a"]}]
+                [
+                    {"$patch": "replace"},
+                    {"$patch": "delete"},
+                    {"$patch": "merge"},
+                    {"$patch": "odd"},
+                    {"$retainKeys": ["a"]},
+                ]
             )
             if isinstance(target, list):
                 target.append({"name": "a", **directive})
@@ -289,7 +295,9 @@ class Drawer:
         return Step("PATCH", path, self.options(), body, JSON_PATCH)
 
     def _operation(self) -> JsonObject:
-        op = self.random.choices(["add", "replace", "remove", "test", "move", "copy", "odd"], [10, 6, 6, 4, 2, 2, 0.4])[0]
+        op = self.random.choices(["add", "replace", "remove", "test", "move", "copy", "odd"], [10, 6, 6, 4, 2, 2, 0.4])[
+            0
+        ]
         pointer, schema = self._pointer()
         made: JsonObject = {"op": op, "path": pointer}
         if op in {"add", "replace", "test"}:
@@ -309,7 +317,10 @@ class Drawer:
                 "finalizers": {"type": "array", "items": {"type": "string", "enum": ["x.io/a", "x.io/b"]}},
             },
         }
-        schema: JsonObject = {"type": "object", "properties": {**self.subject.schema["properties"], "metadata": metadata}}
+        schema: JsonObject = {
+            "type": "object",
+            "properties": {**self.subject.schema["properties"], "metadata": metadata},
+        }
         tokens: list[str] = []
         while True:
             if schema.get("properties"):
@@ -325,7 +336,9 @@ class Drawer:
             if self.chance(0.35):
                 break
         if self.chance(0.03):
-            return self.random.choice(["", "/", "spec", "/~2", "/metadata/name", "/metadata/resourceVersion", "/kind"]), {}
+            return self.random.choice(
+                ["", "/", "spec", "/~2", "/metadata/name", "/metadata/resourceVersion", "/kind"]
+            ), {}
         return "/" + "/".join(tokens), schema
 
     def _apply(self, path: str) -> Step:

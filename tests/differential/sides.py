@@ -71,10 +71,11 @@ class Real:
         try:
             connection.request(step.method, step.target, body, headers)
             answer = connection.getresponse()
-            data = answer.read()
-        except (http.client.HTTPException, OSError):
+        except http.client.RemoteDisconnected:  # Go has closed it meanwhile, and not read the request
             connection.close()
-            raise
+            connection.request(step.method, step.target, body, headers)
+            answer = connection.getresponse()
+        data = answer.read()
         warnings = [_unquoted(each) for each in answer.headers.get_all("Warning") or ()]
         if step.watch:
             connection.close()

@@ -43,7 +43,7 @@ def patch(writer: Writer, target: Target, request: Request, options: WriteOption
     media = media_type(request)
     if media == APPLY:
         applied = _applied(request, options, warnings)
-        return writer.apply(target, applied, _apply_decoder(target, options, warnings), options)
+        return writer.apply(target, applied, _apply_decoder(target, applied, options, warnings), options)
     if writer.existing(target) is None:
         raise target.missing
     if media == STRATEGIC:
@@ -146,11 +146,15 @@ def _decoder(
         if not isinstance(made, dict):
             raise _unusable(show(made), f"json: cannot unmarshal {type(made).__name__} into Go value")
         text = show(made) if options.validation == "Strict" else ""  # before unknown fields are taken out
+        versionless = not kind.custom and not made.get("apiVersion")
         _check_identity(kind, made, show)
         try:
-            unknown = decode_fields(made, kind, keep_nulls=keep_nulls)
+            unknown = list(decode_fields(made, kind, keep_nulls=keep_nulls))
         except Mistyped as error:
             raise _unusable(text or show(made), str(error)) from error
+        if versionless:  # then it is read as an object of Kubernetes' internal version, in which nothing has a name
+            made["metadata"] = {}
+            unknown.append('unknown field "metadata"')
         complaints = [*twice, *unknown]
         if complaints and options.validation == "Strict":
             raise _unusable(text or show(made), f"strict decoding error: {', '.join(complaints)}")
@@ -162,7 +166,9 @@ def _decoder(
     return decode
 
 
-def _apply_decoder(target: Target, options: WriteOptions, warnings: list[str]) -> Callable[[Any], JsonObject]:
+def _apply_decoder(
+    target: Target, applied: JsonObject, options: WriteOptions, warnings: list[str]
+) -> Callable[[Any], JsonObject]:
     # What the types do not know has been refused before; what else is taken out, nobody is told of.
     kind = target.kind
     decode = _decoder(kind, replace(options, validation="Ignore"), warnings, keep_nulls=True)
@@ -174,7 +180,7 @@ def _apply_decoder(target: Target, options: WriteOptions, warnings: list[str]) -
         try:
             typed = restored(struct, made)
         except Mistyped as error:
-            what = f"({made['metadata'].get('namespace', '')}/{target.name}; {_gvk(kind)})"
+            what = f"({applied['metadata'].get('namespace') or ''}/{target.name}; {_gvk(kind)})"
             why = f"unable to convert unstructured object to {_gvk(kind)}: {error}"
             raise internal(f"failed to convert new object {what} to proper version: {why}") from error
         return decode(typed)

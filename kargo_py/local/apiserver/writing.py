@@ -25,6 +25,7 @@ from kargo_py.local.apiserver.failures import (
     invalid,
     not_found,
 )
+from kargo_py.local.apiserver.gotext import quoted
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
@@ -96,7 +97,7 @@ class Writer:
             if attempt == 0:
                 self._prepare(kind, obj, None, "", options.manager)
                 self._validate_new(kind, obj)
-            if metadata.get("resourceVersion") and not options.dry_run:
+            if int(_whole(metadata.get("resourceVersion") or "") or "0") and not options.dry_run:
                 raise Failure(500, "", "resourceVersion should not be set on objects to be created")
             key = object_key(metadata.get("namespace", ""), metadata["name"])
             if key not in self._catalogue.collection(kind).items:
@@ -228,9 +229,7 @@ class Writer:
 
     def _check_version(self, target: Target, existing: Stored, metadata: JsonObject) -> None:
         kind = target.kind
-        given = metadata.get("resourceVersion") or "0"
-        if not (given.isascii() and given.isdecimal()):
-            raise Failure(500, "", f'strconv.ParseUint: parsing "{given}": invalid syntax')
+        given = _checked(metadata.get("resourceVersion") or "0")
         current = existing.obj["metadata"]["resourceVersion"]
         if int(given) == 0:
             if not kind.updates_unconditionally:
@@ -371,8 +370,8 @@ class Writer:
             )
         self._admit_to_namespace(target, target.name)
         self._admit_custom(target, target.name)
+        _checked(metadata.pop("resourceVersion", None) or "0")
         self._begin(kind, metadata)
-        metadata.pop("resourceVersion", None)
         self._isolate(kind, obj, None, "")
         self._validate_new(kind, obj)
         return Written(self._put(kind, obj, dry_run=options.dry_run), created=True)
@@ -469,6 +468,18 @@ class Writer:
         return self._store.remove(collection, collection.items[object_key(target.namespace, target.name)])
 
 
+def _whole(text: str) -> str:
+    """*text* if it is a whole number, else nothing."""
+    return text if text.isascii() and text.isdecimal() else ""
+
+
+def _checked(version: str) -> str:
+    """*version*, which must be a number. Raises Failure."""
+    if not _whole(version):
+        raise Failure(500, "", f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax")
+    return version
+
+
 def _check_type(kind: Kind, obj: JsonObject) -> None:
     """That a custom resource is of its kind, which is looked at late. Raises Failure."""
     if not kind.custom:
@@ -495,14 +506,14 @@ def stamp(moment: datetime) -> str:
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def finalizer_warnings(kind: Kind, obj: JsonObject) -> list[str]:
-    """What a writer of a custom resource is warned of."""
+def finalizer_warnings(kind: Kind, obj: JsonObject, before: Sequence[str] = ()) -> list[str]:
+    """What a writer of a custom resource is warned of, which had the finalizers *before*."""
     finalizers = obj["metadata"].get("finalizers", ()) if kind.custom else ()
     advice = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
     return [
         f'metadata.finalizers: "{name}": {advice}'
         for name in finalizers
-        if "/" not in name and name not in {ORPHAN, FOREGROUND}
+        if "/" not in name and name not in {ORPHAN, FOREGROUND, *before}
     ]
 
 

@@ -32,9 +32,10 @@ NAMES = ("default", "kube-system", "a", "A", "a b")
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
 AS_THE_REAL_SERVER = re.compile(
-    "json: cannot unmarshal |failed to create typed patch object |resourceVersion should not be set on objects to be created"
+    "json: cannot unmarshal |no kind |failed to create typed patch object |strconv.ParseUint: "
+    "|resourceVersion should not be set on objects to be created|Timeout: Too large resource version"
 )
-"""The messages of its 500s: it does not count on such bodies either."""
+"""The messages of its 5xx: it answers so, too."""
 
 
 class Site:
@@ -95,6 +96,7 @@ def _sent(prepared: requests.PreparedRequest, media: str | None) -> Request:
     return Request(prepared.method or "", parts.path, parse_qsl(parts.query, keep_blank_values=True), headers, data)
 
 
+@pytest.mark.nonblocking_exempt(reason="hypothesis looks at paths when an example fails, between the loop's turns")
 @pytest.mark.parametrize(
     "name",
     [
