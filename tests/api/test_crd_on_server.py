@@ -1,7 +1,6 @@
-"""The CustomResourceDefinitions on a real API server: accepted, explained, defaulted, and guarding what is stored."""
+"""The CustomResourceDefinitions on a server, embedded and real: taken, explained, defaulted, guarding the stored."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 
@@ -10,8 +9,6 @@ import pytest
 from kargo_py.api.promotion import Promotion
 from kargo_py.api.types import JsonObject
 from tests.envtest.server import DEFINITIONS, ApiServer, RequestFailed
-
-pytestmark = pytest.mark.envtest
 
 API = "/apis/kargo.akuity.io/v1alpha1"
 ORIGIN = {"kind": "Warehouse", "name": "wh"}
@@ -109,14 +106,11 @@ def test_good_objects_are_taken(crds: ApiServer, namespace: str, wire: JsonObjec
 
 
 @pytest.fixture
-def kubectl(crds: ApiServer) -> Callable[..., str]:
+def kubectl(crds: ApiServer, kubectl_path: str) -> Callable[..., str]:
     """Give a function that runs kubectl as admin and returns what it says."""
-    program = shutil.which("kubectl")
-    if program is None:
-        pytest.skip("there is no kubectl in PATH")
 
     def run(*arguments: str) -> str:
-        command = [program, "--kubeconfig", str(crds.kubeconfig("admin")), *arguments]
+        command = [kubectl_path, "--kubeconfig", str(crds.kubeconfig("admin")), *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
     return run

@@ -1,10 +1,9 @@
-"""Whole controllers against a real API server, with Argo CD's part acted by hand."""
+"""Whole controllers against an API server, with Argo CD's part acted by hand."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -262,12 +261,10 @@ def cluster(
     crds: ApiServer,  # noqa: ARG001 - installed by it
     apiserver: ApiServer,
     namespace: str,
+    kubectl_path: str,
     logged: list[Any],
 ) -> Iterator[Cluster]:
     """A fresh Project; a test in which anything of ours crashed has failed, whatever became of it afterwards."""
-    path = shutil.which("kubectl")
-    if path is None:
-        pytest.fail("these tests act as a user with kubectl, which is not in PATH", pytrace=False)
     apiserver.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argocd"}})
-    yield Cluster(apiserver, namespace, path)
+    yield Cluster(apiserver, namespace, kubectl_path)
     assert not [line for line in logged if line["log_level"] == "error"]

@@ -1,20 +1,42 @@
-"""Fixtures for tests marked ``envtest``: a real API server, our CRDs on it, a namespace per test.
+"""Fixtures for tests that want an API server: our CRDs on it, a namespace per test.
 
-Each pytest worker that needs a server starts its own, about 3 s and 350 MiB. One server for all workers would save
-that, but then no test could freeze, kill or compact it, which is what the server is for.
+A test that asks for one of these runs twice: on the embedded API server, and, marked ``envtest``, on a real one. A test
+that is marked ``envtest`` itself needs what the real one alone has (etcd, roles, OpenAPI of all its kinds).
+
+Each pytest worker that needs a server starts its own, a real one in about 3 s and 350 MiB. One server for all workers
+would save that, but then no test could freeze, kill or compact it, which is what the server is for.
 """
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from tests.envtest import binaries, crds as definitions
+from tests.envtest.embedded import EmbeddedServer, embedded
 from tests.envtest.server import ApiServer, running
+
+REAL = "real"
+EMBEDDED = "embedded"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what needs a server on both, or on the real one only."""
+    if "apiserver_session" not in metafunc.fixturenames:
+        return
+    real_only = metafunc.definition.get_closest_marker("envtest") is not None
+    servers = [REAL] if real_only else [EMBEDDED, pytest.param(REAL, marks=pytest.mark.envtest)]
+    metafunc.parametrize("apiserver_session", servers, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
-def apiserver_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+def apiserver_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """One server for this worker; for fixtures of a wide scope (tests ask for ``apiserver``)."""
+    # Without a parameter where another fixture asks for it by name.
+    if getattr(request, "param", REAL) == EMBEDDED:
+        with embedded(tmp_path_factory.mktemp("embedded")) as server:
+            yield server
+        return
     try:
         programs = binaries.find()
     except binaries.BinariesMissing as missing:
@@ -39,5 +61,16 @@ def crds(apiserver_session: ApiServer) -> ApiServer:
 
 @pytest.fixture
 def namespace(apiserver: ApiServer) -> str:
-    """Name of a new namespace. It is left behind: nothing here could finalise it."""
+    """Name of a new namespace. It is left behind: nothing on a real server could finalise it."""
     return apiserver.create_namespace()
+
+
+@pytest.fixture
+def kubectl_path(apiserver_session: ApiServer) -> str:
+    """Where kubectl is; without it a test on the embedded server is skipped, for that one needs no outside binary."""
+    path = shutil.which("kubectl")
+    if path is None and isinstance(apiserver_session, EmbeddedServer):
+        pytest.skip("this test acts as a user with kubectl, which is not in PATH")
+    if path is None:
+        pytest.fail("this test acts as a user with kubectl, which is not in PATH", pytrace=False)
+    return path

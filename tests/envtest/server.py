@@ -88,7 +88,7 @@ class ApiServer:
         self.ca_file = directory / "ca.crt"
         self.audit_log = directory / "audit.log"
         self._programs = programs
-        self._ports = _Ports(0, 0, 0)
+        self._ports = Ports(0, 0, 0)
         self._etcd: ChildProcess | None = None
         self._apiserver: ChildProcess | None = None
         self._paused = False
@@ -329,7 +329,7 @@ class ApiServer:
 
     # Processes
 
-    def _choose_ports(self) -> "_Ports":
+    def _choose_ports(self) -> "Ports":
         ports = _free_ports()
         if not (wanted := self.options.port):
             return ports
@@ -339,7 +339,7 @@ class ApiServer:
             raise ServerFailed(f"port {wanted} of {HOST}: {error.strerror}; choose another one") from error
         return dataclasses.replace(ports, apiserver=wanted)
 
-    def _start_on(self, ports: "_Ports") -> None:
+    def _start_on(self, ports: "Ports") -> None:
         self._ports = ports
         # Both at once: the API server needs a second before it first asks etcd.
         self._start_etcd()
@@ -411,20 +411,20 @@ class _PortTaken(ServerFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ports:
+class Ports:
     apiserver: int
     etcd: int
     etcd_peer: int
 
 
-def _free_ports() -> _Ports:
+def _free_ports() -> Ports:
     """Choose ports that are free now.
 
     Not from the kernel's ephemeral range: while a server there is down, a client's own connection may be given its
     port, or even connect to itself.
     """
     with contextlib.ExitStack() as held:
-        return _Ports(*(held.enter_context(_socket_on_any()).getsockname()[1] for _ in range(3)))
+        return Ports(*(held.enter_context(_socket_on_any()).getsockname()[1] for _ in range(3)))
 
 
 def _socket_on_any() -> socket.socket:

@@ -1,4 +1,4 @@
-"""The simulated Argo CD as a process of its own, on a real API server."""
+"""The simulated Argo CD as a process of its own, on an API server, embedded and real."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from tests.envtest.server import ApiServer
 from tests.local.conftest import ended, operation, owner, phase, state
 
 pytestmark = [
-    pytest.mark.envtest,
     pytest.mark.nonblocking_exempt(reason="kubernetes-asyncio reads kubeconfigs in the loop"),
 ]
 

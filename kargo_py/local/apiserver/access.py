@@ -9,11 +9,13 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kargo_py.local.apiserver.attributes import Attributes, attributes
 from kargo_py.local.apiserver.failures import Failure, qualified
 from kargo_py.local.apiserver.wire import Request
+
+ANONYMOUS = "system:anonymous"
 
 _OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
 """ClusterRole system:public-info-viewer, which is bound to system:unauthenticated."""
@@ -27,22 +29,35 @@ def make_token() -> str:
 
 
 class Guard:
-    """Knows the one token."""
+    """Knows the tokens, and whose they are."""
 
-    def __init__(self, token: str) -> None:
-        if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise ValueError("a token is printable ASCII without spaces")
-        self._token = token.encode()
+    def __init__(self, tokens: Mapping[str, str]) -> None:
+        for token in tokens:
+            if not token or not token.isascii() or not token.isprintable() or " " in token:
+                raise ValueError("a token is printable ASCII without spaces")
+        self._users = {token.encode(): user for token, user in tokens.items()}
 
     def refusal(self, request: Request) -> tuple[Failure, Sequence[str]] | None:
         """Why *request* is not let in, and warnings that go with it; None if it is. Its body is not looked at."""
         token, warnings = _bearer_token(request.headers.get("authorization", ""))
         if token:
-            known = hmac.compare_digest(token.encode(), self._token)
-            return None if known else (Failure(401, "Unauthorized", "Unauthorized"), ())
+            return None if self._owner(token) is not None else (Failure(401, "Unauthorized", "Unauthorized"), ())
         if request.method == "GET" and request.path in _OPEN_PATHS:
             return None
         return _forbidden(attributes(request)), warnings
+
+    def user(self, request: Request) -> str:
+        """Whose request it is that was let in."""
+        return self._owner(_bearer_token(request.headers.get("authorization", ""))[0]) or ANONYMOUS
+
+    def _owner(self, token: str) -> str | None:
+        given = token.encode()
+        found = None
+        for known, user in self._users.items():
+            # All are compared, so that the time says nothing.
+            if hmac.compare_digest(given, known):
+                found = user
+        return found
 
 
 def _bearer_token(header: str) -> tuple[str, Sequence[str]]:
@@ -55,7 +70,7 @@ def _bearer_token(header: str) -> tuple[str, Sequence[str]]:
 
 def _forbidden(asked: Attributes) -> Failure:
     headers = {"X-Content-Type-Options": "nosniff"}
-    who = f'User "system:anonymous" cannot {asked.verb}'
+    who = f'User "{ANONYMOUS}" cannot {asked.verb}'
     if not asked.resource:
         why = _escaped(f"{who} path {_quoted(asked.path)}")
         return Failure(403, "Forbidden", f"forbidden: {why}", {}, headers)

@@ -53,6 +53,9 @@ class Guard(Protocol):
     def refusal(self, request: Request) -> tuple[Failure, Sequence[str]] | None:
         """Why the request is refused, and warnings; None where it is let in."""
 
+    def user(self, request: Request) -> str:
+        """Whose request it is that was let in."""
+
 
 class Application:
     """Serves *core*; *guard* stands before it."""
@@ -84,7 +87,9 @@ class Application:
             failure, warnings = refused
             await _send_whole(send, failure.response(), warnings)
             return
-        request = replace(request, headers={k: v for k, v in request.headers.items() if k != "authorization"})
+        headers = {name: value for name, value in request.headers.items() if name != "authorization"}
+        user = self._guard.user(request) if self._guard is not None else ""
+        request = replace(request, headers=headers, user=user)
         if request.method not in _BODILESS:
             try:
                 request = await _with_body(request, receive)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,6 +44,8 @@ CANNOT_LISTEN = message(
     "taken.",
     shown=Shown.COMMAND_LINE,
 )
+
+ADMIN = "admin"
 
 _GRACE_SECONDS = 1.0
 """For requests that are being answered when the server ends."""
@@ -95,6 +97,8 @@ async def serving(
     port: int = 0,
     secure: bool = True,
     token: str | None = None,
+    users: Mapping[str, str] | None = None,
+    credentials: tls.Credentials | None = None,
     allow_remote: bool = False,
 ) -> AsyncIterator[Address]:
     """Serve *core* while the context lasts; leaving it takes a second at most, whatever clients do.
@@ -104,7 +108,9 @@ async def serving(
         host: an IP address of this machine, or localhost.
         port: 0 for any that is free.
         secure: TLS with a CA made for this server, and a bearer token; else plain HTTP for everybody.
-        token: the bearer token; a new one where none is given.
+        token: the bearer token of the administrator; a new one where none is given.
+        users: further tokens, and whose they are. What a user may do is the same for all.
+        credentials: for TLS; new ones where none are given.
         allow_remote: let *host* be one that other machines reach.
 
     Raises:
@@ -114,8 +120,9 @@ async def serving(
     bound_host, bound_port = listener.getsockname()[:2]
     try:
         token = (token or make_token()) if secure else None
-        application = Application(core, guard=Guard(token) if token is not None else None)
-        credentials = await asyncio.to_thread(tls.issue, _names(bound_host)) if secure else None
+        application = Application(core, guard=Guard({**(users or {}), token: ADMIN}) if token is not None else None)
+        if credentials is None and secure:
+            credentials = await asyncio.to_thread(tls.issue, _names(bound_host))
         context = await asyncio.to_thread(tls.server_context, credentials) if credentials is not None else None
         state = _State()
         config = _config(application)

@@ -24,6 +24,8 @@ class Request:
     query: Sequence[tuple[str, str]] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    user: str = ""
+    """Who sent it, "" where nobody asked for credentials."""
 
     def parameter(self, name: str) -> str:
         """The first value of a query parameter, "" if it is absent."""

@@ -7,7 +7,7 @@ import pytest
 from kargo_py.local.apiserver.access import Guard, make_token
 from kargo_py.local.apiserver.wire import Request
 
-GUARD = Guard("secret")
+GUARD = Guard({"secret": "me"})
 
 
 def refusal(header: str | None, method: str = "GET", path: str = "/api/v1/namespaces") -> tuple[int, list[str]]:
@@ -96,7 +96,7 @@ def test_message(line: str, message: str, details: dict[str, str]) -> None:
 def test_impossible_tokens(token: str) -> None:
     """A token that no client could send is refused at once."""
     with pytest.raises(ValueError, match="printable ASCII"):
-        Guard(token)
+        Guard({token: "me"})
 
 
 def test_made_tokens() -> None:

@@ -419,6 +419,9 @@ class _Refusing:
     def refusal(self, request: Request) -> tuple[Failure, list[str]] | None:
         return (Failure(401, "Unauthorized", "Unauthorized"), ["why"]) if request.path == "/no" else None
 
+    def user(self, request: Request) -> str:
+        return ""
+
 
 async def test_guard() -> None:
     """The guard decides before the body is read, and what the core gets has no credentials."""

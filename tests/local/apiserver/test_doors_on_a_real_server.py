@@ -47,7 +47,7 @@ def test_forbidden(apiserver: ApiServer, line: str) -> None:
     path, _, query = target.partition("?")
     pairs = [(name, value) for name, _, value in (pair.partition("=") for pair in query.split("&") if pair)]
     pairs = [(name, value.replace("%3D", "=")) for name, value in pairs]
-    refused = Guard("secret").refusal(Request(method, path, pairs))
+    refused = Guard({"secret": "me"}).refusal(Request(method, path, pairs))
     assert refused is not None
     assert (refused[0].code, refused[0].status()) == (code, msgspec.json.decode(body))
 
@@ -56,7 +56,7 @@ def test_forbidden(apiserver: ApiServer, line: str) -> None:
 def test_open(apiserver: ApiServer, path: str) -> None:
     """What everybody may read."""
     assert ask(apiserver, "GET", path)[0] == 200
-    assert Guard("secret").refusal(Request("GET", path)) is None
+    assert Guard({"secret": "me"}).refusal(Request("GET", path)) is None
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,9 @@ def test_credentials(apiserver: ApiServer, form: str) -> None:
     token = apiserver.token("admin")
     code, body, warnings = ask(apiserver, "GET", "/api/v1/namespaces", Authorization=form.format(token))
 
-    refused = Guard(token).refusal(Request("GET", "/api/v1/namespaces", (), {"authorization": form.format(token)}))
+    refused = Guard({token: "me"}).refusal(
+        Request("GET", "/api/v1/namespaces", (), {"authorization": form.format(token)})
+    )
     if refused is None:
         assert code == 200
     else:

@@ -1,4 +1,4 @@
-"""The whole of it on a real API server: kubectl on one side, Argo CD acted by hand on the other."""
+"""The whole of it on an API server, embedded and real: kubectl on one side, Argo CD acted by hand on the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from kargo_py.controllers.world import Responsibility
 from tests.controllers.conftest import SHA, Cluster
 
 pytestmark = [
-    pytest.mark.envtest,
     pytest.mark.nonblocking_exempt(reason="kubernetes-asyncio reads kubeconfigs in the loop; the tests start kubectl"),
 ]
 
@@ -236,6 +235,7 @@ async def test_a_stage_that_is_not_there(cluster: Cluster) -> None:
     ]
 
 
+@pytest.mark.envtest  # the embedded server takes nothing that is so deep
 async def test_an_unreadable_object_stops_nobody(cluster: Cluster, logged: list[Any]) -> None:
     """An object that cannot be read, here one nested too deeply, gets an Event; everything else goes on."""
     await cluster.prepare()

@@ -1,10 +1,10 @@
-"""Abort, time-out, deletion, supersession and adoption on a real API server, with Argo CD acted by hand."""
+"""Abort, time-out, deletion, supersession and adoption on a server, embedded and real; Argo CD is acted by hand."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,6 @@ from kargo_py.controllers.world import Responsibility
 from tests.controllers.conftest import SHA, Cluster
 
 pytestmark = [
-    pytest.mark.envtest,
     pytest.mark.nonblocking_exempt(reason="kubernetes-asyncio reads kubeconfigs in the loop; the tests start kubectl"),
 ]
 
@@ -294,11 +293,13 @@ async def test_a_kargos_promotion_is_taken_over(cluster: Cluster) -> None:
         "info": [{"name": "kargo.akuity.io/promotion", "value": NAME}],
         "sync": {},
     }
+    # By our clock: a step has its time-out.
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     running = {
         "phase": "Running",
-        "startedAt": "2026-11-30T12:00:00Z",
+        "startedAt": now,
         "currentStep": 0,
-        "stepExecutionMetadata": [{"alias": "update", "startedAt": "2026-11-30T12:00:00Z", "status": "Running"}],
+        "stepExecutionMetadata": [{"alias": "update", "startedAt": now, "status": "Running"}],
     }
     base = f"/apis/kargo.akuity.io/v1alpha1/namespaces/{cluster.project}"
     merge = partial(cluster.server.request, content_type="application/merge-patch+json")

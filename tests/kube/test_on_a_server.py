@@ -1,4 +1,4 @@
-"""The cache and the client on a real API server: what a script cannot prove."""
+"""The cache and the client on an API server, embedded and real: what a script cannot prove."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from kargo_py.kube.writes import contains, guarded_patch
 from tests.envtest.server import ApiServer
 
 pytestmark = [
-    pytest.mark.envtest,
     pytest.mark.nonblocking_exempt(reason="kubernetes-asyncio reads kubeconfigs in the loop"),
 ]
 
@@ -112,15 +111,20 @@ async def test_errors_as_the_server_means_them(client: RestClient, apiserver: Ap
     with pytest.raises(NotFound) as unknown:
         await client.get(Resource("example.com", "v1", "nothings", "Nothing"), key, codec=JSON)
     assert (absent.value.resource_missing, unknown.value.resource_missing) == (False, True)
-    async with await connect(kubeconfig=str(apiserver.kubeconfig("nobody"))) as nobody:
-        with pytest.raises(Forbidden, match="nobody"):
-            await nobody.get(MAPS, key, codec=JSON)
     config = apiserver.kubeconfig("nobody")
     stale = config.with_name("stale")
     stale.write_text(config.read_text().replace(apiserver.token("nobody"), "wrong"))
     async with await connect(kubeconfig=str(stale)) as expired:
         with pytest.raises(Unauthorized):
             await expired.get(MAPS, key, codec=JSON)
+
+
+@pytest.mark.envtest
+async def test_forbidden(apiserver: ApiServer, namespace: str) -> None:
+    """Who has no role is told so; the embedded server has no roles."""
+    async with await connect(kubeconfig=str(apiserver.kubeconfig("nobody"))) as nobody:
+        with pytest.raises(Forbidden, match="nobody"):
+            await nobody.get(MAPS, Key(namespace, "a"), codec=JSON)
 
 
 async def test_frozen(
@@ -183,6 +187,7 @@ async def test_deletions_missed_while_away(
     assert lists == 2
 
 
+@pytest.mark.envtest
 async def test_restored_from_a_backup(client: RestClient, apiserver: ApiServer, namespace: str) -> None:
     """After an etcd restore the cache holds what the server holds, though a watch from before it is silent for ever."""
     made = await client.create(MAPS, namespace, config_map("a", n="1"), codec=JSON)
