@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from random import Random
 from typing import Any, Final
+from urllib.parse import quote
 
 from tests.differential.steps import (
     APPLY,
@@ -182,8 +183,6 @@ class Drawer:
     # Writes
 
     def _path(self) -> str:
-        from urllib.parse import quote
-
         return f"{self.subject.collection}/{quote(self.name(), safe='')}"
 
     def options(self) -> list[tuple[str, str]]:

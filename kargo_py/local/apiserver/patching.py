@@ -180,7 +180,8 @@ def _apply_decoder(
         try:
             typed = restored(struct, made)
         except Mistyped as error:
-            what = f"({applied['metadata'].get('namespace') or ''}/{target.name}; {_gvk(kind)})"
+            given = applied.get("metadata") or {}
+            what = f"({given.get('namespace') or ''}/{given.get('name') or ''}; {_gvk(kind)})"
             why = f"unable to convert unstructured object to {_gvk(kind)}: {error}"
             raise internal(f"failed to convert new object {what} to proper version: {why}") from error
         return decode(typed)

@@ -274,7 +274,7 @@ class Writer:
                 obj["status"] = copied(old["status"])
         kind.rules.prepare(obj, old, subresource)
         if kind.custom and kind.has_status and "status" not in obj:
-            kind.rules.default(obj)  # as the real server does when it reads what it has written
+            _default_status(kind, obj)
         counts = kind.custom or kind.counts_generations
         if old is not None and counts and not subresource and _asked(kind, obj) != _asked(kind, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -466,6 +466,14 @@ class Writer:
     def _remove(self, kind: Kind, target: Target) -> Stored:
         collection = self._catalogue.collection(kind)
         return self._store.remove(collection, collection.items[object_key(target.namespace, target.name)])
+
+
+def _default_status(kind: Kind, obj: JsonObject) -> None:
+    """Do what the real server does when it reads what it has written."""
+    bare = {name: obj[name] for name in ("apiVersion", "kind", "metadata")}
+    kind.rules.default(bare)
+    if "status" in bare:
+        obj["status"] = bare["status"]
 
 
 def _whole(text: str) -> str:
