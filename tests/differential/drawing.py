@@ -131,7 +131,7 @@ class Drawer:
                 | ({"controller": True} if self.chance(0.5) else {})
                 for _ in range(self.random.choice([0, 1, 2]))
             ]
-        odd = {
+        odd: dict[str, list[Any]] = {
             "resourceVersion": [f"{VERSION}{path}", f"{OLD_VERSION}{path}", "0", "x", "", 5, "99999999999"],
             "uid": [f"{UID}{path}", "other", ""],
             "generation": [7, -1, "x"],
@@ -268,7 +268,7 @@ class Drawer:
         if self.chance(0.15):
             lists = [key for key, value in body.items() if isinstance(value, list)]
             target = body[self.random.choice(lists)] if lists else body
-            directive = self.random.choice(
+            directive: JsonObject = self.random.choice(
                 [
                     {"$patch": "replace"},
                     {"$patch": "delete"},
@@ -404,7 +404,7 @@ class Drawer:
         return query
 
     def _field_selector(self) -> str:
-        fields = ["metadata.name", "metadata.namespace", *self.subject.field_selectors * 2]
+        fields = ["metadata.name", "metadata.namespace", *self.subject.field_selectors, *self.subject.field_selectors]
         if self.chance(0.1):
             fields = ["spec.nope", "metadata.labels", "", "metadata.uid"]
         values = ["a", "on", "off", "2", "Opaque", SEQ, "", "a,metadata.name=a", "\\", "a=b"]

@@ -172,6 +172,8 @@ class Writer:
         existing = self.existing(target)
         if existing is None:
             if target.kind.creates_on_update and not target.subresource:
+                if uid := obj["metadata"].get("uid"):
+                    raise self._uid_conflict(target, uid, "")
                 obj["metadata"].pop("resourceVersion", None)
                 return self.create(target, obj, options)
             raise target.missing
