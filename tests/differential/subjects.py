@@ -9,6 +9,7 @@ from typing import Any, Final
 from tests.differential.steps import SEQ, JsonObject
 from tests.envtest import crds
 
+ALL_VERBS: Final = ("create", "update", "patch", "delete", "deletecollection", "read", "watch")
 GROUP: Final = "fuzz.example.com"
 
 
@@ -150,7 +151,7 @@ class Subject:
     weight: int = 1
     field_selectors: Sequence[str] = ()
     names: Sequence[str] = ("a", "b", "c")
-    verbs: Sequence[str] = ("create", "update", "patch", "delete", "deletecollection", "read", "watch")
+    verbs: Sequence[str] = ALL_VERBS
 
     @property
     def collection(self) -> str:
@@ -282,9 +283,7 @@ def subjects() -> list[Subject]:
                 namespaced=spec["scope"] == "Namespaced",
                 status="status" in version.get("subresources", {}),
                 names=("a", "b") if spec["scope"] == "Namespaced" else (f"{SEQ}-a", f"{SEQ}-b"),
-                verbs=Subject.__dataclass_fields__["verbs"].default
-                if spec["scope"] == "Namespaced"
-                else ("create", "update", "patch", "delete"),
+                verbs=ALL_VERBS if spec["scope"] == "Namespaced" else ("create", "update", "patch", "delete"),
             )
         )
     return found

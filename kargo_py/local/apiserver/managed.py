@@ -217,6 +217,7 @@ def apply(
         raise internal(f"failed to decode managed fields: {error}") from error
     try:
         if not managed and live is not None:
+            _check_live(live, base, through)
             managed = _updated(None, live, managed, "before-first-apply", now, through)
         merged, managed, changed = _applied_by(base, applied, managed, manager, now, through, force=force)
     except TypingFailed as failure:
@@ -461,6 +462,15 @@ def _check_kind(applied: JsonObject, through: Writing) -> None:
     api_version, kind = applied.get("apiVersion") or "", applied.get("kind") or ""
     if (api_version, kind) != (through.api_version, through.kind):
         raise bad_request(f"invalid object type: {_kind_shown(api_version, kind)}")
+
+
+def _check_live(live: JsonObject, bare: JsonObject, through: Writing) -> None:
+    """That what is there can be managed, which nobody has ever checked. Raises Failure."""
+    try:
+        validate(through.types.root, bare, duplicates=True)
+    except TypingFailed as failure:
+        what = f"failed to convert new object ({_named(live)}) to smd typed"
+        raise internal(f"failed to create manager for existing fields: {what}: {failure}") from failure
 
 
 def _kind_shown(api_version: Any, kind: Any) -> str:
