@@ -54,7 +54,11 @@ class Names:
         rest = {name: self._value(item) for name, item in value.items() if name != "metadata"}
         version = metadata.get("resourceVersion")
         if version:  # the real server counts writes of its own, too
-            metadata["resourceVersion"] = "new" if int(version) >= self.newest else "old"
+            of_object = any(
+                row.get("object", {}).get("metadata", {}).get("resourceVersion") == version
+                for row in value.get("rows") or ()
+            )
+            metadata["resourceVersion"] = "new" if of_object or int(version) >= self.newest else "old"
         if metadata.get("continue"):
             metadata["continue"] = "token"
         return {**rest, "metadata": metadata}

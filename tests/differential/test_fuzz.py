@@ -20,8 +20,8 @@ from tests.envtest.server import ApiServer
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "embedded-apiserver.md"
 FIXED = 20_000
 SEQUENCES = 40
-MOST = SEQUENCES // 4
-"""Fresh sequences with a difference: some one in fifteen has one that is neither mended nor listed yet."""
+MOST = SEQUENCES // 8
+"""Fresh sequences with a difference: some one in fifty has one that is neither mended nor listed yet."""
 SECONDS = 20.0
 
 

@@ -102,7 +102,12 @@ class Writer:
             key = object_key(metadata.get("namespace", ""), metadata["name"])
             if key not in self._catalogue.collection(kind).items:
                 return Written(self._put(kind, obj, dry_run=options.dry_run), created=True)
-        raise already_exists(kind.group, kind.plural, metadata["name"])
+        failure = already_exists(kind.group, kind.plural, metadata["name"])
+        if metadata.get("generateName"):  # also where it was not used
+            failure.message += ", the server was not able to generate a unique name for the object"
+            failure.details = {**(failure.details or {}), "retryAfterSeconds": 1}
+            failure.headers["Retry-After"] = "1"
+        raise failure
 
     def _place(self, target: Target, metadata: JsonObject) -> None:
         if not target.kind.namespaced:

@@ -1,4 +1,4 @@
-"""Literal answers of a real kube-apiserver 1.34 to requests that the differential fuzzer has found answered otherwise."""
+"""Literal answers of a real kube-apiserver 1.34 to requests that the differential fuzzer found answered otherwise."""
 
 from __future__ import annotations
 
@@ -78,8 +78,10 @@ async def test_a_time_that_cannot_be_read_is_told_before_all_else() -> None:
         (
             '{"kind":"Foo","metadata":4}',
             "Warn",
-            'Foo in version "" cannot be handled as a Foo: json: cannot unmarshal number into Go value of type '
-            "v1.ObjectMeta",
+            (
+                'Foo in version "" cannot be handled as a Foo: json: cannot unmarshal number into Go value of type '
+                "v1.ObjectMeta"
+            ),
         ),
         (
             '{"kind":"G","apiVersion":"v1","metadata":{"x":1}}',
@@ -94,8 +96,10 @@ async def test_a_time_that_cannot_be_read_is_told_before_all_else() -> None:
         (
             '{"kind":"Foo","apiVersion":"x/y/z"}',
             "Warn",
-            "the object provided is unrecognized (must be of type Foo): unexpected GroupVersion string: x/y/z "
-            '({"kind":"Foo","apiVersion":"x/ ...)',
+            (
+                "the object provided is unrecognized (must be of type Foo): unexpected GroupVersion string: x/y/z "
+                '({"kind":"Foo","apiVersion":"x/ ...)'
+            ),
         ),
     ],
 )
@@ -157,3 +161,12 @@ async def test_a_selector_that_cannot_be_read_is_told_first() -> None:
     api = await driver()
     answer = await api.get(f"{CONFIG_MAPS}?labelSelector===&resourceVersionMatch=Exact")
     assert answer.told == (400, "BadRequest", "found '==', expected: !, identifier, or 'end of string'")
+
+
+async def test_a_name_that_is_taken_where_one_might_have_been_generated() -> None:
+    api = await driver()
+    await api.post(CONFIG_MAPS, {"metadata": {"name": "b"}})
+    answer = await api.post(CONFIG_MAPS, {"metadata": {"generateName": "g-", "name": "b"}})
+    why = 'configmaps "b" already exists, the server was not able to generate a unique name for the object'
+    assert answer.told == (409, "AlreadyExists", why)
+    assert answer.obj["details"] == {"name": "b", "kind": "configmaps", "retryAfterSeconds": 1}
