@@ -8,6 +8,8 @@ PYTEST_ARGS ?=
 SEEDS ?= 1000
 FRESH ?= 0
 CLUSTER_ARGS ?=
+SEQUENCES  ?= 500
+FUZZ_ARGS  ?=
 BENCH      ?= ../shared/bench/promo_bench.py
 BENCH_ARGS ?= latency throughput idle --check
 
@@ -77,6 +79,10 @@ test-envtest: envtest ## tests that run against a real kube-apiserver
 .PHONY: cluster
 cluster: envtest ## a real API server with all CRDs to try things on, until Ctrl-C (CLUSTER_ARGS='--port N --directory DIR')
 	@exec $(PYTHON) -m tests.envtest.serve $(CLUSTER_ARGS)
+
+.PHONY: fuzz
+fuzz: envtest ## ask the embedded API server and a real one the same at random (SEQUENCES=N, FUZZ_ARGS='--seed N --kind K')
+	$(PYTHON) -m tests.differential --sequences $(SEQUENCES) $(FUZZ_ARGS)
 
 .PHONY: lint
 lint: setup contracts ## format check, lint, spelling, import contracts

@@ -371,7 +371,6 @@ METADATA = [
         invalid(
             "Widget", "", ("metadata.name", "Required", "Required value: name or generateName is required"), UNCHECKED
         ),
-        pytest.mark.differs("Rules beside faults of metadata"),
     ),
     case(
         "a capital",

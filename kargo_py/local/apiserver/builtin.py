@@ -71,7 +71,8 @@ class NamespaceRules(TypedRules):
     """Namespaces: finalizers in ``spec``, the phase, and a label with the name."""
 
     def default(self, obj: JsonObject) -> None:
-        """Label it with its name, once it has one."""
+        """Label it with its name, once it has one; it is active."""
+        obj["status"].setdefault("phase", "Active")
         name = obj["metadata"].get("name")
         if name:
             obj["metadata"].setdefault("labels", {})[NAME_LABEL] = name

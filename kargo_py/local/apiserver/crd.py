@@ -523,7 +523,8 @@ class CustomRules:
         if subresource == "status" and old is not None:
             errors = self.schema.validate_status(obj, old)
         else:
-            errors = self.schema.validate(obj, old)
+            nameless = old is None and "name" not in obj.get("metadata", {})  # which is no error of the schema's
+            errors = self.schema.validate(obj, old, blocked=nameless)
         if self._scale is not None:
             errors += _replicas_errors(obj, self._scale, subresource)
         return errors

@@ -33,6 +33,7 @@ from kargo_py.local.apiserver.structured import (
 )
 from kargo_py.local.apiserver.wire import JsonObject, copied
 
+_HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MAX_MANAGER_LENGTH: Final = 128
 _MAX_UPDATERS: Final = 10
@@ -168,10 +169,27 @@ def update(live: JsonObject | None, new: JsonObject, *, manager: str, now: datet
     if not managed and live is not None:
         return []
     try:
+        if ignored := _ignored(live, new, through):  # all else is of its types, or will be refused
+            validate(through.types.root, ignored, duplicates=True)
+    except TypingFailed:
+        return _written(managed, through)
+    try:
         managed = _updated(live, new, managed, manager, now, through)
     except TypingFailed:
         return []
     return _written(managed, through)
+
+
+def _ignored(live: JsonObject | None, new: JsonObject, through: Writing) -> JsonObject:
+    """What is written to a part of the object that is not written through this (sub)resource."""
+    if not through.reset:
+        return {}
+    in_status = through.subresource == "status"
+    return {
+        name: value
+        for name, value in new.items()
+        if (name == "status") != in_status and name not in _HEAD and (live is None or live.get(name) != value)
+    }
 
 
 def apply(
@@ -199,6 +217,7 @@ def apply(
         raise internal(f"failed to decode managed fields: {error}") from error
     try:
         if not managed and live is not None:
+            _check_live(live, base, through)
             managed = _updated(None, live, managed, "before-first-apply", now, through)
         merged, managed, changed = _applied_by(base, applied, managed, manager, now, through, force=force)
     except TypingFailed as failure:
@@ -445,9 +464,18 @@ def _check_kind(applied: JsonObject, through: Writing) -> None:
         raise bad_request(f"invalid object type: {_kind_shown(api_version, kind)}")
 
 
-def _kind_shown(api_version: str, kind: str) -> str:
-    group, _, version = str(api_version).rpartition("/")
-    return f"{group}/{version}, Kind={kind}"
+def _check_live(live: JsonObject, bare: JsonObject, through: Writing) -> None:
+    """That what is there can be managed, which nobody has ever checked. Raises Failure."""
+    try:
+        validate(through.types.root, bare, duplicates=True)
+    except TypingFailed as failure:
+        what = f"failed to convert new object ({_named(live)}) to smd typed"
+        raise internal(f"failed to create manager for existing fields: {what}: {failure}") from failure
+
+
+def _kind_shown(api_version: Any, kind: Any) -> str:
+    group, _, version = (api_version if isinstance(api_version, str) else "").rpartition("/")
+    return f"{group}/{version}, Kind={kind if isinstance(kind, str) else ''}"
 
 
 def _applied_by(

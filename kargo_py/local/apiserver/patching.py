@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from kargo_py.local.apiserver.bodies import BadJson, Document, Undecodable, decode_json, decode_yaml
-from kargo_py.local.apiserver.decoding import decode_fields, media_type, unsupported_media_type
-from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request
-from kargo_py.local.apiserver.gotypes import Undecodable as Mistyped
+from kargo_py.local.apiserver.decoding import decode_fields, media_type, unsupported_media_type, warn_of_owners
+from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, internal
+from kargo_py.local.apiserver.gotypes import Undecodable as Mistyped, json_type
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.options import SCHEME, WriteOptions
 from kargo_py.local.apiserver.patches import json_patch, merge_patch
 from kargo_py.local.apiserver.strategic import strategic_merge
+from kargo_py.local.apiserver.unstructured import restored
 from kargo_py.local.apiserver.wire import JsonObject, Request
 from kargo_py.local.apiserver.writing import Target, Writer, Written
 
@@ -40,9 +42,10 @@ def patch(writer: Writer, target: Target, request: Request, options: WriteOption
     """Carry out the patch in *request*. Raises Failure."""
     media = media_type(request)
     if media == APPLY:
-        return writer.apply(
-            target, _applied(request, options, warnings), _decoder(target.kind, options, warnings), options
-        )
+        applied = _applied(request, options, warnings)
+        return writer.apply(target, applied, _apply_decoder(target, applied, options, warnings), options)
+    if writer.existing(target) is None:
+        raise target.missing
     if media == STRATEGIC:
         return _strategic(writer, target, request, options, warnings)
     body, twice = _patch_body(request)
@@ -75,12 +78,17 @@ def _strategic(writer: Writer, target: Target, request: Request, options: WriteO
         raise bad_request(str(error)) from error
     change = {} if found.value is None else found.value
     if not isinstance(change, dict):
-        name = {bool: "bool", str: "string", list: "array"}.get(type(change), "number")
-        raise bad_request(f"json: cannot unmarshal {name} into Go value of type map[string]interface {{}}")
+        what = json_type(change)
+        raise bad_request(f"json: cannot unmarshal {what} into Go value of type map[string]interface {{}}")
     kind = target.kind
 
     def make(obj: JsonObject) -> JsonObject:
         made = strategic_merge(obj, change, kind.schema)
+        if kind.struct is not None:
+            try:
+                made = restored(kind.struct, made)
+            except Mistyped as error:
+                raise _unusable(_go_map(change), str(error)) from error
         made["apiVersion"], made["kind"] = kind.api_version, kind.kind
         return made
 
@@ -128,6 +136,8 @@ def _decoder(
     warnings: list[str],
     twice: tuple[str, ...] = (),
     shown: Callable[[Any], str] | None = None,
+    *,
+    keep_nulls: bool = False,
 ) -> Callable[[Any], JsonObject]:
     """What reads the object that a patch has made: as a body, but with failures of its own."""
     show = shown or (lambda made: msgspec.json.encode(made, order="sorted").decode())
@@ -136,19 +146,51 @@ def _decoder(
         if not isinstance(made, dict):
             raise _unusable(show(made), f"json: cannot unmarshal {type(made).__name__} into Go value")
         text = show(made) if options.validation == "Strict" else ""  # before unknown fields are taken out
+        versionless = not kind.custom and not made.get("apiVersion")
         _check_identity(kind, made, show)
         try:
-            unknown = decode_fields(made, kind)
+            unknown = list(decode_fields(made, kind, keep_nulls=keep_nulls))
         except Mistyped as error:
             raise _unusable(text or show(made), str(error)) from error
+        if versionless:  # then it is read as an object of Kubernetes' internal version, in which nothing has a name
+            made["metadata"] = {}
+            unknown.append('unknown field "metadata"')
         complaints = [*twice, *unknown]
         if complaints and options.validation == "Strict":
             raise _unusable(text or show(made), f"strict decoding error: {', '.join(complaints)}")
         if options.validation == "Warn":
             warnings.extend(complaints)
+        warn_of_owners(made, warnings, " after mutating admission happens")
         return made
 
     return decode
+
+
+def _apply_decoder(
+    target: Target, applied: JsonObject, options: WriteOptions, warnings: list[str]
+) -> Callable[[Any], JsonObject]:
+    # What the types do not know has been refused before; what else is taken out, nobody is told of.
+    kind = target.kind
+    decode = _decoder(kind, replace(options, validation="Ignore"), warnings, keep_nulls=True)
+    struct = kind.struct
+    if struct is None:
+        return decode
+
+    def decode_typed(made: Any) -> JsonObject:
+        try:
+            typed = restored(struct, made)
+        except Mistyped as error:
+            given = applied.get("metadata") or {}
+            what = f"({given.get('namespace') or ''}/{given.get('name') or ''}; {_gvk(kind)})"
+            why = f"unable to convert unstructured object to {_gvk(kind)}: {error}"
+            raise internal(f"failed to convert new object {what} to proper version: {why}") from error
+        return decode(typed)
+
+    return decode_typed
+
+
+def _gvk(kind: Kind) -> str:
+    return f"{kind.group}/{kind.version}, Kind={kind.kind}"
 
 
 def _check_identity(kind: Kind, made: JsonObject, show: Callable[[Any], str]) -> None:

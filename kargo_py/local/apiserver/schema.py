@@ -48,13 +48,13 @@ class Schema:
         """Put in defaults, and drop nulls where null is not allowed."""
         self.root.default_in(obj)
 
-    def validate(self, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
-        """What is wrong with *obj*, which is new or to replace *old*."""
+    def validate(self, obj: JsonObject, old: JsonObject | None, *, blocked: bool = False) -> list[FieldError]:
+        """What is wrong with *obj*, which is new or to replace *old*; *blocked*: something else is, too."""
         twin = None if old is None else Twin(self.root, obj, old)
         errors = [fault.at("") for fault in self._check.faults(obj, twin)]
         if self._invariants is not None:
             errors += self._invariants.resources(obj)
-        return [*errors, *self._unique(obj, old), *self._evaluate(obj, old, errors)]
+        return [*errors, *self._unique(obj, old), *self._evaluate(obj, old, errors, blocked=blocked)]
 
     def validate_status(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
         """What is wrong with the status of *obj*, the rest being that of *old*."""
@@ -71,10 +71,12 @@ class Schema:
             return []
         return self._invariants.duplicates(obj)
 
-    def _evaluate(self, obj: JsonObject, old: JsonObject | None, errors: list[FieldError]) -> list[FieldError]:
+    def _evaluate(
+        self, obj: JsonObject, old: JsonObject | None, errors: list[FieldError], *, blocked: bool = False
+    ) -> list[FieldError]:
         if self._rules is None:
             return []
-        if cel.blocks(errors):
+        if blocked or cel.blocks(errors):
             return [cel.SKIPPED]
         return self._rules.check(obj, old, None if old is None else Twin(self.root, obj, old))
 

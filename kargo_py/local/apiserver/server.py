@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from kargo_py.local.apiserver import builtin, patching, reading, watching
+from kargo_py.local.apiserver import builtin, patching, reading, selectors, watching
 from kargo_py.local.apiserver.background import Background
 from kargo_py.local.apiserver.bodies import MAX_BODY, Undecodable
 from kargo_py.local.apiserver.catalogue import Catalogue
@@ -318,8 +318,9 @@ class ApiServer:
         look = wanted(request.headers.get("accept", ""))
         options = write_options(request, "UpdateOptions")
         obj = object_of(request, target.kind, options.validation, warnings)
+        before = self._finalizers(target)
         written = self._writer.update(target, obj, options)
-        return self._written(written, target, look, warnings)
+        return self._written(written, target, look, warnings, before)
 
     def _patch(self, request: Request, target: Target, warnings: list[str]) -> Response:
         media = patching.check_type(request, target.kind)
@@ -327,11 +328,18 @@ class ApiServer:
             raise bad_request("name must be provided")
         look = wanted(request.headers.get("accept", ""))
         options = write_options(request, "PatchOptions", apply=media == patching.APPLY)
+        before = self._finalizers(target)
         written = patching.patch(self._writer, target, request, options, warnings)
-        return self._written(written, target, look, warnings)
+        return self._written(written, target, look, warnings, before)
 
-    def _written(self, written: Written, target: Target, look: Wanted, warnings: list[str]) -> Response:
-        warnings += finalizer_warnings(target.kind, written.stored.obj)
+    def _finalizers(self, target: Target) -> Sequence[str]:
+        existing = self._writer.existing(target) if target.kind.custom else None
+        return existing.obj["metadata"].get("finalizers", ()) if existing else ()
+
+    def _written(
+        self, written: Written, target: Target, look: Wanted, warnings: list[str], before: Sequence[str] = ()
+    ) -> Response:
+        warnings += finalizer_warnings(target.kind, written.stored.obj, before)
         return self._respond(201 if written.created else 200, target.kind, written.stored, look)
 
     def _delete(self, request: Request, target: Target) -> Response:
@@ -344,6 +352,10 @@ class ApiServer:
     def _delete_all(self, request: Request, target: Target) -> Response:
         look = wanted(request.headers.get("accept", ""))
         options = list_options(request, watch_path=False)
+        selectors.labels(
+            options.label_selector
+        )  # what cannot be read in the query is told before the body is looked at
+        selectors.field_terms(options.field_selector)
         deletion = self._delete_options(request)
         kind = target.kind
         page = reading.page(self.catalogue.collection(kind), kind, target.namespace, options, self.store.version)

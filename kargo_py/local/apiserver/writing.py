@@ -25,6 +25,7 @@ from kargo_py.local.apiserver.failures import (
     invalid,
     not_found,
 )
+from kargo_py.local.apiserver.gotext import quoted
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
@@ -96,12 +97,17 @@ class Writer:
             if attempt == 0:
                 self._prepare(kind, obj, None, "", options.manager)
                 self._validate_new(kind, obj)
-            if metadata.get("resourceVersion") and not options.dry_run:
+            if int(_whole(metadata.get("resourceVersion") or "") or "0") and not options.dry_run:
                 raise Failure(500, "", "resourceVersion should not be set on objects to be created")
             key = object_key(metadata.get("namespace", ""), metadata["name"])
             if key not in self._catalogue.collection(kind).items:
                 return Written(self._put(kind, obj, dry_run=options.dry_run), created=True)
-        raise already_exists(kind.group, kind.plural, metadata["name"])
+        failure = already_exists(kind.group, kind.plural, metadata["name"])
+        if metadata.get("generateName"):  # also where it was not used
+            failure.message += ", the server was not able to generate a unique name for the object"
+            failure.details = {**(failure.details or {}), "retryAfterSeconds": 1}
+            failure.headers["Retry-After"] = "1"
+        raise failure
 
     def _place(self, target: Target, metadata: JsonObject) -> None:
         if not target.kind.namespaced:
@@ -171,6 +177,9 @@ class Writer:
         existing = self.existing(target)
         if existing is None:
             if target.kind.creates_on_update and not target.subresource:
+                if uid := obj["metadata"].get("uid"):
+                    raise self._uid_conflict(target, uid, "")
+                obj["metadata"].pop("resourceVersion", None)
                 return self.create(target, obj, options)
             raise target.missing
         uid = obj["metadata"].get("uid")
@@ -206,7 +215,7 @@ class Writer:
     def _replace(self, target: Target, existing: Stored, obj: JsonObject, options: WriteOptions) -> Written:
         kind, old, metadata = target.kind, existing.obj, obj["metadata"]
         self._check_version(target, existing, metadata)
-        self._carry_over(metadata, old["metadata"])
+        self._carry_over(metadata, old["metadata"], dry_run=options.dry_run)
         self._prepare(kind, obj, old, target.subresource, options.manager)
         return self._commit(target, existing, obj, options)
 
@@ -227,9 +236,7 @@ class Writer:
 
     def _check_version(self, target: Target, existing: Stored, metadata: JsonObject) -> None:
         kind = target.kind
-        given = metadata.get("resourceVersion") or "0"
-        if not (given.isascii() and given.isdecimal()):
-            raise Failure(500, "", f'strconv.ParseUint: parsing "{given}": invalid syntax')
+        given = _checked(metadata.get("resourceVersion") or "0")
         current = existing.obj["metadata"]["resourceVersion"]
         if int(given) == 0:
             if not kind.updates_unconditionally:
@@ -239,9 +246,10 @@ class Writer:
             raise conflict(kind.group, kind.plural, target.name, _MODIFIED)
         metadata["resourceVersion"] = current
 
-    def _carry_over(self, metadata: JsonObject, old: JsonObject) -> None:
+    def _carry_over(self, metadata: JsonObject, old: JsonObject, *, dry_run: bool) -> None:
         """What a client may leave out, and what it may not change however it is written."""
-        metadata.pop("selfLink", None)
+        if not dry_run:  # it is only kept out of the store
+            metadata.pop("selfLink", None)
         metadata.setdefault("uid", old["uid"])
         metadata["creationTimestamp"] = old["creationTimestamp"]
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
@@ -273,7 +281,7 @@ class Writer:
                 obj["status"] = copied(old["status"])
         kind.rules.prepare(obj, old, subresource)
         if kind.custom and kind.has_status and "status" not in obj:
-            kind.rules.default(obj)  # as the real server does when it reads what it has written
+            _default_status(kind, obj)
         counts = kind.custom or kind.counts_generations
         if old is not None and counts and not subresource and _asked(kind, obj) != _asked(kind, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -354,7 +362,7 @@ class Writer:
         if not made.changed:
             return Written(existing)
         self._check_version(target, existing, metadata)
-        self._carry_over(metadata, existing.obj["metadata"])
+        self._carry_over(metadata, existing.obj["metadata"], dry_run=options.dry_run)
         self._isolate(kind, obj, existing.obj, target.subresource)
         return self._commit(target, existing, obj, options)
 
@@ -369,8 +377,8 @@ class Writer:
             )
         self._admit_to_namespace(target, target.name)
         self._admit_custom(target, target.name)
+        _checked(metadata.pop("resourceVersion", None) or "0")
         self._begin(kind, metadata)
-        metadata.pop("resourceVersion", None)
         self._isolate(kind, obj, None, "")
         self._validate_new(kind, obj)
         return Written(self._put(kind, obj, dry_run=options.dry_run), created=True)
@@ -398,9 +406,7 @@ class Writer:
         if finalizers != metadata.get("finalizers", []):
             _set_or_drop(metadata, "finalizers", finalizers)
         if not self._is_kept(kind, obj):
-            if not options.dry_run:
-                self._remove(kind, target)
-            return Written(existing)
+            return Written(existing if options.dry_run else shown(self._remove(kind, target), kind))
         if "deletionTimestamp" not in metadata:
             self._mark(kind, obj)
         if obj == existing.obj:
@@ -464,9 +470,29 @@ class Writer:
             raise Failure(500, "", "etcdserver: request is too large") from None
         return shown(stored, kind)
 
-    def _remove(self, kind: Kind, target: Target) -> None:
+    def _remove(self, kind: Kind, target: Target) -> Stored:
         collection = self._catalogue.collection(kind)
-        self._store.remove(collection, collection.items[object_key(target.namespace, target.name)])
+        return self._store.remove(collection, collection.items[object_key(target.namespace, target.name)])
+
+
+def _default_status(kind: Kind, obj: JsonObject) -> None:
+    """Do what the real server does when it reads what it has written."""
+    bare = {name: obj[name] for name in ("apiVersion", "kind", "metadata")}
+    kind.rules.default(bare)
+    if "status" in bare:
+        obj["status"] = bare["status"]
+
+
+def _whole(text: str) -> str:
+    """*text* if it is a whole number, else nothing."""
+    return text if text.isascii() and text.isdecimal() else ""
+
+
+def _checked(version: str) -> str:
+    """*version*, which must be a number. Raises Failure."""
+    if not _whole(version):
+        raise Failure(500, "", f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax")
+    return version
 
 
 def _check_type(kind: Kind, obj: JsonObject) -> None:
@@ -495,14 +521,14 @@ def stamp(moment: datetime) -> str:
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def finalizer_warnings(kind: Kind, obj: JsonObject) -> list[str]:
-    """What a writer of a custom resource is warned of."""
+def finalizer_warnings(kind: Kind, obj: JsonObject, before: Sequence[str] = ()) -> list[str]:
+    """What a writer of a custom resource is warned of, which had the finalizers *before*."""
     finalizers = obj["metadata"].get("finalizers", ()) if kind.custom else ()
     advice = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
     return [
         f'metadata.finalizers: "{name}": {advice}'
         for name in finalizers
-        if "/" not in name and name not in {ORPHAN, FOREGROUND}
+        if "/" not in name and name not in {ORPHAN, FOREGROUND, *before}
     ]
 
 

@@ -194,7 +194,8 @@ async def test_names_are_generated_until_one_is_free(monkeypatch: pytest.MonkeyP
         await api.post(FOOS, foo(f"n-{name}"))
     monkeypatch.setattr(api.server._writer, "_generated", lambda base: base + next(taken))
     body = {"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"generateName": "n-"}}
-    assert (await api.post(FOOS, body)).told[::2] == (409, 'foos.ex.io "n-h" already exists')
+    why = 'foos.ex.io "n-h" already exists, the server was not able to generate a unique name for the object'
+    assert (await api.post(FOOS, body)).told[::2] == (409, why)
     taken = iter("abz")
     assert (await api.post(FOOS, body)).obj["metadata"]["name"] == "n-z"
 
