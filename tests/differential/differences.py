@@ -97,7 +97,7 @@ def _first_mistake(step: Step, real: Any, embedded: Any) -> bool:
     marks = ("unable to convert unstructured object to ", " is invalid: patch: Invalid value: ")
     told = [_message(each) for each in (real, embedded)]
     return any(
-        step.media in {APPLY, STRATEGIC}
+        step.method == "PATCH"
         and mark in told[0]
         and told[0].partition(mark)[0] == told[1].partition(mark)[0]
         for mark in marks
