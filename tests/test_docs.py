@@ -21,6 +21,8 @@ from tests.envtest.access import RULES
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 EMBED = (DOCS / "how-to/embed.md").read_text()
 CLI = (DOCS / "reference/cli.md").read_text()
+APISERVER = (DOCS / "reference/embedded-apiserver.md").read_text()
+SAMPLES = re.findall(r"^```python\n(.*?)^```", EMBED + APISERVER, re.MULTILINE | re.DOTALL)
 
 
 def table_after(text: str, words: str) -> list[list[str]]:
@@ -71,7 +73,7 @@ def test_options_of_apiserver() -> None:
     assert told == [option for option in options if option != "--help"]
 
 
-@pytest.mark.parametrize("code", re.findall(r"^```python\n(.*?)^```", EMBED, re.MULTILINE | re.DOTALL))
+@pytest.mark.parametrize("code", SAMPLES)
 def test_imports(code: str) -> None:
     """What the samples import from us is there."""
     imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]

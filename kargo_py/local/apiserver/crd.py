@@ -129,7 +129,7 @@ def _spec_errors(spec: JsonObject) -> list[FieldError]:
         ]
     for at, version in enumerate(versions):
         errors += _version_errors(version, f"spec.versions[{at}]", shared)
-    errors += _versions_errors(versions)
+    errors += _versions_errors(versions, _go_versions(None if spec.get("versions") is None else versions))
     wanted = spec.get("names") or {}
     errors += [
         _required(f"spec.names.{name}") for name in ("plural", "singular", "kind", "listKind") if not wanted.get(name)
@@ -272,9 +272,8 @@ def _selectable_errors(fields: Sequence[JsonObject], schema: JsonObject, path: s
         yield FieldError(Cause.TOO_MANY, path, len(seen), f"must have at most {_MAX_SELECTABLE} items")
 
 
-def _versions_errors(versions: Sequence[JsonObject]) -> Iterator[FieldError]:
+def _versions_errors(versions: Sequence[JsonObject], shown: Verbatim) -> Iterator[FieldError]:
     listed = [version.get("name") for version in versions]
-    shown = _go_versions(versions)
     for name, what in (
         ("schema", "schemas may not all be set to identical values (top-level validation"),
         ("subresources", "subresources may not all be set to identical values (top-level subresources"),
@@ -291,9 +290,9 @@ def _versions_errors(versions: Sequence[JsonObject]) -> Iterator[FieldError]:
         yield _invalid("spec.version", listed[0], ",".join(complaints))
 
 
-def _go_versions(versions: Sequence[JsonObject]) -> Verbatim:
+def _go_versions(versions: Sequence[JsonObject] | None) -> Verbatim:
     """Versions as the API server shows them: its internal type has no JSON names."""
-    shown = [
+    shown = versions and [
         {
             "Name": version.get("name") or "",
             "Served": bool(version.get("served")),
@@ -572,7 +571,6 @@ def _kind(spec: JsonObject, version: JsonObject, served_as: JsonObject) -> Kind:
         columns=tuple(map(_column, version.get("additionalPrinterColumns") or ())),
         field_selectors=tuple(field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()),
         custom=True,
-        subresources=("scale",) if subresources.get("scale") is not None else (),
         counts_generations=True,
         deprecation=_deprecation(spec["group"], version, served_as["kind"]),
     )

@@ -73,9 +73,10 @@ def _strategic(writer: Writer, target: Target, request: Request, options: WriteO
         found = decode_json(request.body)
     except Undecodable as error:
         raise bad_request(str(error)) from error
-    change = found.value
+    change = {} if found.value is None else found.value
     if not isinstance(change, dict):
-        raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
+        name = {bool: "bool", str: "string", list: "array"}.get(type(change), "number")
+        raise bad_request(f"json: cannot unmarshal {name} into Go value of type map[string]interface {{}}")
     kind = target.kind
 
     def make(obj: JsonObject) -> JsonObject:

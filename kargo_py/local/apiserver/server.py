@@ -197,7 +197,7 @@ class ApiServer:
     def _has(self, kind: Kind, subresource: str) -> bool:
         if subresource == "status":
             return kind.has_status
-        return subresource in kind.subresources and subresource != "scale"
+        return subresource in kind.subresources
 
     def _allows(self, target: Target, verb: str, method: str) -> bool:
         kind = target.kind
