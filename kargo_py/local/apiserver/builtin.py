@@ -56,25 +56,32 @@ class TypedRules:
         obj.update(decoded)
         return unknown
 
-    def default(self, obj: JsonObject) -> None:
+    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
         """Nothing by default."""
 
     def prepare(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> None:
         """Nothing that a client may not set."""
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """Nothing beyond the types."""
+        return ()
+
+    def warnings(self, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """Nothing by default."""
         return ()
 
 
 class NamespaceRules(TypedRules):
     """Namespaces: finalizers in ``spec``, the phase, and a label with the name."""
 
-    def default(self, obj: JsonObject) -> None:
-        """Label it with its name, once it has one."""
+    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
+        """Label it with its name, once it has one; it is active."""
         name = obj["metadata"].get("name")
         if name:
             obj["metadata"].setdefault("labels", {})[NAME_LABEL] = name
+        obj["status"].setdefault("phase", "Active")
 
     def prepare(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> None:
         """What is held, and the phase, come from the server."""
@@ -90,7 +97,9 @@ class NamespaceRules(TypedRules):
         if subresource != "status":
             obj["status"] = old["status"]
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """Finalizers have names; the phase fits the deletion."""
         if subresource == "status":
             return list(self._phase_errors(obj))
@@ -148,11 +157,13 @@ class SecretRules(TypedRules):
                 data[key] = base64.b64encode(value.encode(errors="surrogatepass")).decode()
         return unknown
 
-    def default(self, obj: JsonObject) -> None:
+    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
         """The type is Opaque."""
         obj.setdefault("type", "Opaque")
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """Keys, size, and what the type asks for."""
         data: JsonObject = obj.get("data") or {}
         errors: list[FieldError] = []
@@ -214,7 +225,9 @@ def _no_object(text: bytes) -> str | None:
 class ConfigMapRules(TypedRules):
     """ConfigMaps: text and bytes under keys."""
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """Keys, and the size of all."""
         data: JsonObject = obj.get("data") or {}
         binary: JsonObject = obj.get("binaryData") or {}
@@ -247,7 +260,9 @@ class LeaseRules(TypedRules):
             if old is None or field not in old["spec"]:
                 obj["spec"].pop(field, None)
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """Durations are positive."""
         errors: list[FieldError] = []
         duration, transitions = obj["spec"].get("leaseDurationSeconds"), obj["spec"].get("leaseTransitions")
@@ -264,7 +279,9 @@ class LeaseRules(TypedRules):
 class EventRules(TypedRules):
     """Core Events: lenient, unless they have an ``eventTime``."""
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """What holds for Events of every version."""
         return list(_event_errors(obj, "reportingComponent"))
 
@@ -272,7 +289,9 @@ class EventRules(TypedRules):
 class NewEventRules(TypedRules):
     """Events of events.k8s.io: the same, and strict."""
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """What holds for every Event, and what holds for new ones. Fields have the names of core Events."""
         event = as_core_event(obj)
         errors = list(_event_errors(event, "reportingController"))
@@ -410,7 +429,9 @@ def as_new_event(event: JsonObject) -> JsonObject:
 class AccessReviewRules(TypedRules):
     """SelfSubjectAccessReviews: exactly one question."""
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """One question, no metadata."""
         spec = obj["spec"]
         resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")

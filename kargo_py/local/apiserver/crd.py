@@ -14,10 +14,12 @@ from urllib.parse import urlsplit
 from kargo_py.local.apiserver import names
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
 from kargo_py.local.apiserver.failures import Cause, FieldError
+from kargo_py.local.apiserver.formats import is_recognized
 from kargo_py.local.apiserver.gotext import Verbatim, compact, quoted
 from kargo_py.local.apiserver.invariants import dns1035_label
 from kargo_py.local.apiserver.kinds import Column, Kind
 from kargo_py.local.apiserver.nodes import copied, equal
+from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.schema import Schema
 from kargo_py.local.apiserver.structural import errors_of, follow, go_schema
 from kargo_py.local.apiserver.wire import JsonObject
@@ -49,7 +51,7 @@ class DefinitionRules:
         obj.update(decoded)
         return unknown
 
-    def default(self, obj: JsonObject) -> None:
+    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
         """Names that follow from others, no conversion."""
         spec = obj.setdefault("spec", {})
         wanted = spec.setdefault("names", {})
@@ -79,7 +81,9 @@ class DefinitionRules:
                     stored.append(version["name"])
                 break
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """What is wrong with a definition."""
         if subresource == "status":
             return list(_names_errors((obj.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames"))
@@ -93,6 +97,11 @@ class DefinitionRules:
             instead = "set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
             errors.append(_invalid("spec.preserveUnknownFields", True, f"cannot set to true, {instead}"))
         return errors
+
+    def warnings(self, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """Formats that mean nothing here, once."""
+        known = _unknown_formats(old) if old is not None else set()
+        return [f"unrecognized format {quoted(name)}" for name in sorted(_unknown_formats(obj) - known)]
 
 
 def _invalid(path: str, value: Any, detail: str) -> FieldError:
@@ -415,6 +424,21 @@ def _approval_errors(obj: JsonObject, old: JsonObject | None) -> Iterator[FieldE
         yield _invalid(path, given, what)
 
 
+def _unknown_formats(crd: JsonObject) -> set[str]:
+    """Formats of strings, in any version, that the API server warns of."""
+    found: set[str] = set()
+    left = [(version.get("schema") or {}).get("openAPIV3Schema") for version in crd["spec"].get("versions") or ()]
+    while left:
+        schema = left.pop()
+        if isinstance(schema, dict):
+            name = schema.get("format") or ""
+            if name and schema.get("type") == "string" and not is_recognized(name):
+                found.add(name)
+            left += [schema.get("items"), schema.get("additionalProperties")]
+            left += (schema.get("properties") or {}).values()
+    return found
+
+
 # Status
 
 
@@ -511,22 +535,33 @@ class CustomRules:
         """Remove what the schema does not know."""
         return self.schema.prune(obj)
 
-    def default(self, obj: JsonObject) -> None:
+    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
         """Put in the schema's defaults."""
-        self.schema.default(obj)
+        self.schema.default(obj, keep_nulls=keep_nulls)
 
     def prepare(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> None:
         """Nothing: status and generation are the same for all kinds."""
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """What is wrong with *obj*."""
         if subresource == "status" and old is not None:
-            errors = self.schema.validate_status(obj, old)
+            errors = self.schema.validate_status(obj, old, found)
         else:
-            errors = self.schema.validate(obj, old)
+            errors = self.schema.validate(obj, old, found)
         if self._scale is not None:
             errors += _replicas_errors(obj, self._scale, subresource)
         return errors
+
+    def warnings(self, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """Finalizers that others might choose, too."""
+        advice = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+        return [
+            f'metadata.finalizers: "{name}": {advice}'
+            for name in obj["metadata"].get("finalizers", ())
+            if "/" not in name and name not in {ORPHAN, FOREGROUND}
+        ]
 
 
 def _replicas_errors(obj: JsonObject, scale: JsonObject, subresource: str) -> Iterator[FieldError]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from kargo_py.local.apiserver import objectmeta, protobuf
 from kargo_py.local.apiserver.bodies import BadJson, BadNumber, Document, Undecodable, decode_json, decode_yaml
+from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.failures import Failure, bad_request
-from kargo_py.local.apiserver.gotypes import Struct, Undecodable as Mistyped
+from kargo_py.local.apiserver.gotypes import Struct, Undecodable as Mistyped, json_type
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.metatypes import DELETE_OPTIONS
 from kargo_py.local.apiserver.options import SCHEME, TYPE_META
-from kargo_py.local.apiserver.wire import JsonObject, Request
+from kargo_py.local.apiserver.wire import JsonObject, Request, copied
 
-_SUMMARY: int = 30
+DEFINITIONS_GROUP: Final = "apiextensions.k8s.io"
+_SUMMARY: Final = 30
 
 
 def media_type(request: Request) -> str:
@@ -57,11 +59,11 @@ def unsupported_media_type(accepted: str) -> Failure:
     return Failure(415, "UnsupportedMediaType", message)
 
 
-def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]) -> JsonObject:
+def object_of(request: Request, kind: Kind, validation: str, warnings: list[str], catalogue: Catalogue) -> JsonObject:
     """The body as a new object of *kind*. Raises Failure."""
     try:
         found = document(request, kind)
-        obj = _typed(found.value, request.body, kind)
+        obj = _typed(found.value, request.body, kind, catalogue)
     except BadNumber as error:
         raise _unhandled(kind, str(error)) from error
     except Undecodable as error:
@@ -74,7 +76,7 @@ def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]
     return obj
 
 
-def decode_fields(obj: JsonObject, kind: Kind) -> Sequence[str]:
+def decode_fields(obj: JsonObject, kind: Kind, *, keep_nulls: bool = False) -> Sequence[str]:
     """Bring *obj* into the kind's form, in place: known fields, right types, defaults; what was not known.
 
     Raises:
@@ -82,7 +84,7 @@ def decode_fields(obj: JsonObject, kind: Kind) -> Sequence[str]:
     """
     unknown = list(objectmeta.decode(obj)) if kind.custom else []  # a built-in kind reads its metadata itself
     unknown += kind.rules.prune(obj)
-    kind.rules.default(obj)
+    kind.rules.default(obj, keep_nulls=keep_nulls)
     if kind.custom:
         unknown.sort()
     return [f'unknown field "{path}"' for path in unknown]
@@ -97,43 +99,58 @@ def complain(kind: Kind, complaints: Sequence[str], validation: str, warnings: l
     warnings += complaints
 
 
-def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
-    if value is None and not kind.custom:
-        value = {}
+def _typed(value: Any, body: bytes, kind: Kind, catalogue: Catalogue) -> JsonObject:
     if value is not None and not isinstance(value, dict):
-        name = {bool: "bool", str: "string", list: "array"}.get(type(value), "number")
-        raise BadJson(f"json: cannot unmarshal {name} into Go value of type {TYPE_META}")
-    given = value or {}
+        raise BadJson(f"json: cannot unmarshal {json_type(value)} into Go value of type {TYPE_META}")
+    given: JsonObject = value or {}
     for field in ("apiVersion", "kind"):
         if not isinstance(given.get(field, ""), str):
-            name = {bool: "bool", list: "array", dict: "object", type(None): "null"}.get(type(given[field]), "number")
             if given[field] is not None:
-                raise BadJson(f"json: cannot unmarshal {name} into Go struct field .{field} of type string")
+                found = json_type(given[field])
+                raise BadJson(f"json: cannot unmarshal {found} into Go struct field .{field} of type string")
             del given[field]
     api_version, name = given.get("apiVersion", ""), given.get("kind", "")
     if kind.custom:
         if not name:
             raise Undecodable(f"Object 'Kind' is missing in '{body.decode(errors='replace')}'")
         if api_version != kind.api_version:
-            raise bad_request(
-                f"the API version in the data ({api_version}) does not match "
-                f"the expected API version ({kind.api_version})"
-            )
+            raise _other_version(api_version, kind)
         return given
-    _check_type(api_version or kind.api_version, name or kind.kind, kind)
+    api_version, name = api_version or kind.api_version, name or kind.kind
+    if why := unlike(given, api_version, name, kind, catalogue):
+        version = api_version.rpartition("/")[2]
+        raise bad_request(f'{name} in version "{version}" cannot be handled as a {kind.kind}: {why}')
+    if api_version != kind.api_version:
+        raise _other_version(api_version, kind)
     given["apiVersion"], given["kind"] = kind.api_version, kind.kind
     return given
 
 
-def _check_type(api_version: str, name: str, kind: Kind) -> None:
+def _other_version(api_version: str, kind: Kind) -> Failure:
+    return bad_request(
+        f"the API version in the data ({api_version}) does not match the expected API version ({kind.api_version})"
+    )
+
+
+def unlike(obj: JsonObject, api_version: str, name: str, kind: Kind, catalogue: Catalogue) -> str:
+    """Why *obj*, which says that it is a *name* of *api_version*, cannot become one of a built-in *kind*; "" if it can.
+
+    The real server reads it as what it says first.
+    """
     if (api_version, name) == (kind.api_version, kind.kind):
-        return
-    version = api_version.rpartition("/")[2]
-    what = f'{name} in version "{version}" cannot be handled as a {kind.kind}: '
-    if api_version == kind.api_version:
-        package = kind.group.partition(".")[0] or "core"
-        raise bad_request(f"{what}converting ({version}.{name}) to ({package}.{kind.kind}): unknown conversion")
-    raise bad_request(f'{what}no kind "{name}" is registered for version "{api_version}" in scheme "{SCHEME}"')
+        return ""
+    said = next((one for one in catalogue.kinds if (one.api_version, one.kind) == (api_version, name)), None)
+    # CustomResourceDefinitions are served by a part of the real server that knows of nothing else.
+    if said is None or said.custom or DEFINITIONS_GROUP in {said.group, kind.group}:
+        return f'no kind "{name}" is registered for version "{api_version}" in scheme "{SCHEME}"'
+    try:
+        said.rules.prune(copied(obj))
+    except Mistyped as error:
+        return str(error)
+    if name == kind.kind:
+        return ""
+    package = kind.group.partition(".")[0] or "core"
+    return f"converting ({said.version}.{name}) to ({package}.{kind.kind}): unknown conversion"
 
 
 def _unrecognized(kind: Kind, why: str, body: bytes) -> Failure:

@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kargo_py.local.apiserver import fieldsets
-from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, internal
+from kargo_py.local.apiserver.failures import Failure, bad_request, internal
 from kargo_py.local.apiserver.fieldsets import BadFields, FieldSet, Path
 from kargo_py.local.apiserver.fieldtypes import ABSENT, Types
+from kargo_py.local.apiserver.gotext import compact, quoted
 from kargo_py.local.apiserver.structured import (
     Comparison,
     TypingFailed,
@@ -34,7 +35,6 @@ from kargo_py.local.apiserver.structured import (
 from kargo_py.local.apiserver.wire import JsonObject, copied
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-MAX_MANAGER_LENGTH: Final = 128
 _MAX_UPDATERS: Final = 10
 _MAX_ANNOTATIONS_SIZE: Final = 256 * 1024
 _CANONICAL_TIME: Final = re.compile(r"20\d\d-(0[1-9]|1[012])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ")
@@ -90,9 +90,9 @@ class Owner(NamedTuple):
 
     def __str__(self) -> str:
         """As messages have it."""
-        text = fieldsets.go_quoted(self.manager)
+        text = quoted(self.manager)
         if self.subresource:
-            text += f" with subresource {fieldsets.go_quoted(self.subresource)}"
+            text += f" with subresource {quoted(self.subresource)}"
         return f"{text} using {self.version}" if self.operation == "Update" else text
 
 
@@ -225,23 +225,6 @@ def with_old_times(live: JsonObject, new: JsonObject) -> JsonObject:
     return live if timeless[0] == timeless[1] else new
 
 
-def manager_errors(manager: str, *, required: bool = False) -> list[FieldError]:
-    """What is wrong with the ``fieldManager`` parameter; apply requires one."""
-    errors = []
-    if required and not manager:
-        errors.append(FieldError(Cause.REQUIRED, "fieldManager", detail="is required for apply patch"))
-    if len(manager.encode()) > MAX_MANAGER_LENGTH:
-        detail = f"may not be more than {MAX_MANAGER_LENGTH} bytes"
-        errors.append(FieldError(Cause.TOO_LONG, "fieldManager", detail=detail))
-    position = 0
-    for character in manager:
-        if not character.isprintable():
-            detail = f"invalid character U+{ord(character):04X} (at position {position})"
-            errors.append(FieldError(Cause.INVALID, "fieldManager", manager, detail))
-        position += len(character.encode())
-    return errors
-
-
 # Entries
 
 
@@ -278,9 +261,7 @@ def _decoded(entries: Any, through: Writing) -> Managed:
         if not fields_type:
             raise BadFields(f"missing fieldsType in managed fields entry {index}")
         if fields_type != "FieldsV1":
-            raise BadFields(
-                f"invalid fieldsType {fieldsets.go_quoted(str(fields_type))} in managed fields entry {index}"
-            )
+            raise BadFields(f"invalid fieldsType {quoted(str(fields_type))} in managed fields entry {index}")
         manager, subresource = entry.get("manager") or "", entry.get("subresource") or ""
         if not isinstance(manager, str) or not isinstance(subresource, str):
             raise BadFields(f"manager and subresource of entry {index} must be strings")
@@ -553,17 +534,9 @@ def _update_last_applied(obj: JsonObject, applied: JsonObject) -> None:
     sent = copied(applied)
     if LAST_APPLIED in _annotations(sent):
         del sent["metadata"]["annotations"][LAST_APPLIED]
-    annotations[LAST_APPLIED] = go_json(sent) + "\n"
+    annotations[LAST_APPLIED] = compact(sent) + "\n"
     if sum(len(name.encode()) + len(str(text).encode()) for name, text in annotations.items()) > _MAX_ANNOTATIONS_SIZE:
         del annotations[LAST_APPLIED]
-
-
-def go_json(value: Any) -> str:
-    """JSON as Go writes it: sorted, compact, and harmless in HTML."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
 
 
 def _conflict(found: Sequence[tuple[Owner, Path]]) -> Failure:

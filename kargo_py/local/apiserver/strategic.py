@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kargo_py.local.apiserver.failures import bad_request, internal
+from kargo_py.local.apiserver.gotext import go_shown
 from kargo_py.local.apiserver.objectmeta_schema import OBJECT_META
 from kargo_py.local.apiserver.patches import does_not_apply, without_nulls
-from kargo_py.local.apiserver.structured import equal, go_shown
+from kargo_py.local.apiserver.structured import equal
 from kargo_py.local.apiserver.wire import JsonObject, copied
 
 _DIRECTIVE: Final = "$patch"

@@ -62,10 +62,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The object as it is now (in a dry run: would be)."""
+    """The object as it is now (in a dry run: would be), and what it replaced."""
 
     stored: Stored
     created: bool = False
+    old: JsonObject | None = None
 
 
 class Writer:
@@ -159,7 +160,7 @@ class Writer:
         metadata = obj["metadata"]
         _check_type(kind, obj)
         errors = objectmeta.errors(metadata, None, kind)
-        errors += kind.rules.validate(obj, None, "")
+        errors += kind.rules.validate(obj, None, "", errors)
         if errors:
             raise invalid(kind.error_group, kind.kind, metadata.get("name") or "", errors)
 
@@ -214,16 +215,16 @@ class Writer:
         kind, old, metadata = target.kind, existing.obj, obj["metadata"]
         _check_type(kind, obj)
         errors = objectmeta.errors(metadata, old["metadata"], kind)
-        errors += kind.rules.validate(obj, old, target.subresource)
+        errors += kind.rules.validate(obj, old, target.subresource, errors)
         if errors:
             raise invalid(kind.error_group, kind.kind, target.name, errors)
         if obj == old or managed.with_old_times(old, obj) is old:
-            return Written(existing)
+            return Written(existing, old=old)
         if is_deletable(kind, obj):
             if not options.dry_run:
                 self._remove(kind, target)
-            return Written(Stored(existing.key, kind, obj, encode(obj), existing.version))
-        return Written(self._put(kind, obj, dry_run=options.dry_run))
+            return Written(Stored(existing.key, kind, obj, encode(obj), existing.version), old=old)
+        return Written(self._put(kind, obj, dry_run=options.dry_run), old=old)
 
     def _check_version(self, target: Target, existing: Stored, metadata: JsonObject) -> None:
         kind = target.kind
@@ -273,7 +274,8 @@ class Writer:
                 obj["status"] = copied(old["status"])
         kind.rules.prepare(obj, old, subresource)
         if kind.custom and kind.has_status and "status" not in obj:
-            kind.rules.default(obj)  # as the real server does when it reads what it has written
+            # As the real server does when it reads what it has written; a null is still to be judged.
+            kind.rules.default(obj, keep_nulls=True)
         counts = kind.custom or kind.counts_generations
         if old is not None and counts and not subresource and _asked(kind, obj) != _asked(kind, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -352,7 +354,7 @@ class Writer:
         if existing is None:
             return self._create_applied(target, obj, options)
         if not made.changed:
-            return Written(existing)
+            return Written(existing, old=existing.obj)
         self._check_version(target, existing, metadata)
         self._carry_over(metadata, existing.obj["metadata"])
         self._isolate(kind, obj, existing.obj, target.subresource)
@@ -493,17 +495,6 @@ def _terminating(moment: str) -> JsonObject:
 def stamp(moment: datetime) -> str:
     """A time as Kubernetes writes it: whole seconds, UTC."""
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
-
-
-def finalizer_warnings(kind: Kind, obj: JsonObject) -> list[str]:
-    """What a writer of a custom resource is warned of."""
-    finalizers = obj["metadata"].get("finalizers", ()) if kind.custom else ()
-    advice = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
-    return [
-        f'metadata.finalizers: "{name}": {advice}'
-        for name in finalizers
-        if "/" not in name and name not in {ORPHAN, FOREGROUND}
-    ]
 
 
 def is_deletable(kind: Kind, obj: JsonObject) -> bool:
