@@ -241,9 +241,10 @@ async def _send_whole(send: Send, request: Request, answer: Response, warnings: 
 def _headers(answer: Response | Stream, warnings: Sequence[str]) -> list[Header]:
     headers: list[Header] = [
         (b"cache-control", b"no-cache, private"),
-        (b"content-type", answer.content_type.encode("latin-1")),
         (b"date", formatdate(time.time(), usegmt=True).encode()),
     ]
+    if answer.content_type:
+        headers.append((b"content-type", answer.content_type.encode("latin-1")))
     if isinstance(answer, Response):
         headers.append((b"content-length", b"%d" % len(answer.body)))
         headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]

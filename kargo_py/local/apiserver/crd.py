@@ -16,17 +16,12 @@ from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
 from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.formats import is_recognized
 from kargo_py.local.apiserver.gotext import Verbatim, compact, quoted
-from kargo_py.local.apiserver.invariants import dns1035_label
 from kargo_py.local.apiserver.kinds import Column, Kind
-from kargo_py.local.apiserver.nodes import copied, equal
 from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.schema import Schema
 from kargo_py.local.apiserver.structural import errors_of, follow, go_schema
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.wire import JsonObject, copied, identical
 
-GROUP: Final = "apiextensions.k8s.io"
-PLURAL: Final = "customresourcedefinitions"
-FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _APPROVED: Final = "api-approved.kubernetes.io"
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -38,6 +33,9 @@ _PER_VERSION: Final = {
     "additionalPrinterColumns": "additionalPrinterColumns",
     "selectableFields": "selectableFields",
 }
+
+_invalid = FieldError.invalid
+_required = FieldError.required
 
 
 class DefinitionRules:
@@ -104,14 +102,6 @@ class DefinitionRules:
         return [f"unrecognized format {quoted(name)}" for name in sorted(_unknown_formats(obj) - known)]
 
 
-def _invalid(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(Cause.INVALID, path, value, detail)
-
-
-def _required(path: str, detail: str = "") -> FieldError:
-    return FieldError(Cause.REQUIRED, path, detail=detail)
-
-
 def _identity_errors(obj: JsonObject) -> Iterator[FieldError]:
     name = (obj.get("metadata") or {}).get("name") or ""
     spec = obj["spec"]
@@ -162,7 +152,7 @@ def _shared_parts(versions: Sequence[JsonObject]) -> tuple[JsonObject, list[Json
     alike = {
         name
         for name in _PER_VERSION
-        if all(equal(version.get(name) or None, versions[0].get(name) or None) for version in versions)
+        if all(identical(version.get(name) or None, versions[0].get(name) or None) for version in versions)
         or all(version.get(name) == versions[0].get(name) for version in versions)
     }
     shared = {name: versions[0][name] for name in alike if versions[0].get(name) is not None}
@@ -175,7 +165,7 @@ def _has_status(part: JsonObject) -> bool:
 
 def _version_errors(version: JsonObject, path: str, shared: JsonObject) -> Iterator[FieldError]:
     name = version.get("name") or ""
-    if complaints := dns1035_label(name):
+    if complaints := names.dns1035_label(name):
         yield _invalid(f"{path}.name", name, ",".join(complaints))
     warning = version.get("deprecationWarning")
     if warning is not None:
@@ -295,7 +285,7 @@ def _versions_errors(versions: Sequence[JsonObject], shown: Verbatim) -> Iterato
         yield _invalid("spec.versions", shown, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield _invalid("spec.versions", shown, "must have exactly one version marked as storage version")
-    if listed and (complaints := dns1035_label(listed[0] or "")):
+    if listed and (complaints := names.dns1035_label(listed[0] or "")):
         yield _invalid("spec.version", listed[0], ",".join(complaints))
 
 
@@ -330,7 +320,7 @@ def _enum_errors(path: str, value: str, accepted: Sequence[str]) -> list[FieldEr
         return [_required(path)]
     if value in accepted:
         return []
-    return [FieldError(Cause.UNSUPPORTED, path, value, f"supported values: {', '.join(map(quoted, accepted))}")]
+    return [FieldError.unsupported(path, value, accepted)]
 
 
 def _names_errors(wanted: JsonObject, path: str) -> Iterator[FieldError]:
@@ -338,13 +328,13 @@ def _names_errors(wanted: JsonObject, path: str) -> Iterator[FieldError]:
     for name in ("plural", "singular", "kind", "listKind"):
         given = wanted.get(name) or ""
         is_kind = name in {"kind", "listKind"}
-        if given and (complaints := dns1035_label(given.lower() if is_kind else given)):
+        if given and (complaints := names.dns1035_label(given.lower() if is_kind else given)):
             yield _invalid(f"{path}.{name}", given, (mixed if is_kind else "") + ",".join(complaints))
     for name in ("shortNames", "categories"):
         if name == "categories" and wanted.get("kind") and wanted["kind"] == wanted.get("listKind"):
             yield _invalid(f"{path}.listKind", wanted["listKind"], "kind and listKind may not be the same")
         for at, given in enumerate(wanted.get(name) or ()):
-            if complaints := dns1035_label(given):
+            if complaints := names.dns1035_label(given):
                 yield _invalid(f"{path}.{name}[{at}]", given, ",".join(complaints))
 
 

@@ -10,12 +10,13 @@ from kargo_py.local.apiserver.bodies import BadJson, BadNumber, Document, Undeco
 from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.failures import Failure, bad_request
 from kargo_py.local.apiserver.gotypes import Struct, Undecodable as Mistyped, json_type
-from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.kinds import DEFINITIONS, Kind
 from kargo_py.local.apiserver.metatypes import DELETE_OPTIONS
 from kargo_py.local.apiserver.options import SCHEME, TYPE_META
 from kargo_py.local.apiserver.wire import JsonObject, Request, copied
 
-DEFINITIONS_GROUP: Final = "apiextensions.k8s.io"
+_EVERYWHERE: Final = frozenset({"DeleteOptions", "Status", "WatchEvent"})
+"""Kinds beside those of objects that the real server knows."""
 _SUMMARY: Final = 30
 
 
@@ -139,18 +140,21 @@ def unlike(obj: JsonObject, api_version: str, name: str, kind: Kind, catalogue: 
     """
     if (api_version, name) == (kind.api_version, kind.kind):
         return ""
-    said = next((one for one in catalogue.kinds if (one.api_version, one.kind) == (api_version, name)), None)
+    served = [one for one in catalogue.kinds if one.api_version == api_version and not one.custom]
+    said = next((one for one in served if one.kind == name), None)
+    registered = said is not None or any(name == one.lists_as for one in served) or (served and name in _EVERYWHERE)
     # CustomResourceDefinitions are served by a part of the real server that knows of nothing else.
-    if said is None or said.custom or DEFINITIONS_GROUP in {said.group, kind.group}:
+    if not registered or DEFINITIONS[0] in {served[0].group, kind.group}:
         return f'no kind "{name}" is registered for version "{api_version}" in scheme "{SCHEME}"'
-    try:
-        said.rules.prune(copied(obj))
-    except Mistyped as error:
-        return str(error)
+    if said is not None:
+        try:
+            said.rules.prune(copied(obj))
+        except Mistyped as error:
+            return str(error)
     if name == kind.kind:
         return ""
-    package = kind.group.partition(".")[0] or "core"
-    return f"converting ({said.version}.{name}) to ({package}.{kind.kind}): unknown conversion"
+    package, version = kind.group.partition(".")[0] or "core", api_version.rpartition("/")[2]
+    return f"converting ({version}.{name}) to ({package}.{kind.kind}): unknown conversion"
 
 
 def _unrecognized(kind: Kind, why: str, body: bytes) -> Failure:

@@ -17,7 +17,7 @@ PAGE_NOT_FOUND: Final = Response(404, b"404 page not found\n", _TEXT)
 _OK: Final = Response(200, b"ok", _TEXT)
 _HEALTH: Final = ("healthz", "livez", "readyz")
 _REPRESENTATIONS: Final = {"version": JSON, "api": OBJECTS}
-_NOTHING: Final = Response(404, b"")
+_NOTHING: Final = Response(404, b"", "")
 _CHECKS: Final = ("ping", "log", "etcd")
 
 
@@ -43,7 +43,7 @@ class Documents:
             return _NOTHING if path.ends_in_slash else self._openapi_document("/".join(parts[2:]))
         made = self._made(request, parts)
         if made is None:
-            return self.missing(parts[1] if parts[0] == "apis" and len(parts) > 1 else "", parts[0])
+            return self.missing(*parts[:2])
         if request.method != "GET" and (parts[0] in _REPRESENTATIONS or self._is_built_in(parts)):
             raise not_allowed()
         if parts[0] in _REPRESENTATIONS:
@@ -52,9 +52,9 @@ class Documents:
             wanted(request.headers.get("accept", ""))
         return Response(200, encode(made))
 
-    def missing(self, group: str, root: str = "apis") -> Response:
+    def missing(self, root: str, group: str = "") -> Response:
         """404 for a path below *root*: where built-in kinds are it is told in JSON, which is raised as a Failure."""
-        if root in _REPRESENTATIONS or group in self._built_in_groups():
+        if root in _REPRESENTATIONS or (root == "apis" and group and group in self._built_in_groups()):
             raise Failure(404, "NotFound", "the server could not find the requested resource", {})
         return PAGE_NOT_FOUND
 

@@ -8,27 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
-from kargo_py.local.apiserver.objectmeta_schema import OBJECT_META
+from kargo_py.local.apiserver.metatypes import OBJECT_META_SCHEMA
 from kargo_py.local.apiserver.wire import JsonObject
 
 Scalar: TypeAlias = Literal["numeric", "string", "boolean", "untyped"]
 _STRING: Final[JsonObject] = {"type": "string"}
 _MERGE: Final = frozenset({"merge", "merge,retainKeys"})
-
-
-class Absent(Enum):
-    """Where there is no value, which is not the same as null."""
-
-    ABSENT = "absent"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-ABSENT: Final = Absent.ABSENT
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +98,7 @@ class _Compiler:
         made = self._inline({**schema, "properties": {**schema.get("properties", {}), **own}}, preserve=preserve)
         if made.map:
             if self._object_meta is None:
-                self._object_meta = self._inline(OBJECT_META, preserve=False)
+                self._object_meta = self._inline(OBJECT_META_SCHEMA, preserve=False)
             made.map.fields["metadata"] = self._object_meta
         return made
 

@@ -27,6 +27,9 @@ class Column:
     """Gives the cell for an object and the moment that it is now, where ``json_path`` would not do."""
 
 
+NAMESPACES: Final = ("", "namespaces")
+DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
+"""Group and plural of two resources that the server itself looks at."""
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 

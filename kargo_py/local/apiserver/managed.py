@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from kargo_py.local.apiserver import fieldsets
 from kargo_py.local.apiserver.failures import Failure, bad_request, internal
 from kargo_py.local.apiserver.fieldsets import BadFields, FieldSet, Path
-from kargo_py.local.apiserver.fieldtypes import ABSENT, Types
+from kargo_py.local.apiserver.fieldtypes import Types
 from kargo_py.local.apiserver.gotext import compact, quoted
 from kargo_py.local.apiserver.structured import (
     Comparison,
@@ -32,7 +32,7 @@ from kargo_py.local.apiserver.structured import (
     with_named,
     without,
 )
-from kargo_py.local.apiserver.wire import JsonObject, copied
+from kargo_py.local.apiserver.wire import ABSENT, JsonObject, copied
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_UPDATERS: Final = 10

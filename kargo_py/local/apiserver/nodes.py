@@ -8,33 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kargo_py.local.apiserver.failures import ABSENT
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.metatypes import OBJECT_META
+from kargo_py.local.apiserver.wire import ABSENT, JsonObject, copied
 
 META: Final = frozenset({"apiVersion", "kind", "metadata"})
 MAX_DEPTH: Final = 64
 """How deep a schema may nest; Kubernetes has no such limit but its decoder's (10,000), Python's stack does."""
 MAX_NODES: Final = 50_000
-
-OBJECT_META: Final = frozenset(
-    {
-        "name",
-        "generateName",
-        "namespace",
-        "selfLink",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "labels",
-        "annotations",
-        "ownerReferences",
-        "finalizers",
-        "managedFields",
-    }
-)
 
 
 class SchemaTooLarge(ValueError):
@@ -188,29 +168,8 @@ def _node(raw: JsonObject, depth: int, count: list[int]) -> Node:
     return node
 
 
-def copied(value: Any) -> Any:
-    """A deep copy of JSON."""
-    kind = type(value)
-    if kind is dict:
-        return {key: copied(item) for key, item in value.items()}
-    if kind is list:
-        return [copied(item) for item in value]
-    return value
-
-
-def equal(left: Any, right: Any) -> bool:
-    """Whether two JSON values are the same, 1 and 1.0 and true being different."""
-    if type(left) is not type(right):
-        return False
-    if type(left) is dict:
-        return len(left) == len(right) and all(key in right and equal(item, right[key]) for key, item in left.items())
-    if type(left) is list:
-        return len(left) == len(right) and all(map(equal, left, right))
-    return bool(left == right)
-
-
 def _prune_metadata(metadata: JsonObject) -> list[str]:
-    unknown = [key for key in metadata if key not in OBJECT_META]
+    unknown = [key for key in metadata if key not in OBJECT_META.fields]
     for key in unknown:
         del metadata[key]
     if metadata.get("creationTimestamp", ABSENT) is None:

@@ -139,7 +139,7 @@ class ApiServer:
         """Nothing is there, or (with a *kind*) not without a namespace, or in one."""
         if kind is not None and not kind.custom and kind.namespaced and not path.name:
             raise not_allowed()
-        return self._documents.missing(path.group)
+        return self._documents.missing("apis", path.group) if path.group else self._documents.missing("api")
 
     # Resources
 

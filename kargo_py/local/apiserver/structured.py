@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from kargo_py.local.apiserver import fieldsets
 from kargo_py.local.apiserver.fieldsets import FieldSet, Path
-from kargo_py.local.apiserver.fieldtypes import ABSENT, DEDUCED, UNTYPED, Atom, ListType, MapType, Scalar
+from kargo_py.local.apiserver.fieldtypes import DEDUCED, UNTYPED, Atom, ListType, MapType, Scalar
 from kargo_py.local.apiserver.gotext import go_shown, go_source, quoted
-from kargo_py.local.apiserver.wire import encode
+from kargo_py.local.apiserver.wire import ABSENT, encode
 
 _Shape: TypeAlias = Literal["map", "scalar", "list"]
 

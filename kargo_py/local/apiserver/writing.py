@@ -25,7 +25,7 @@ from kargo_py.local.apiserver.failures import (
     invalid,
     not_found,
 )
-from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.kinds import DEFINITIONS, NAMESPACES, Kind
 from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
 from kargo_py.local.apiserver.store import Store, Stored, TooLarge, object_key
@@ -40,8 +40,6 @@ _MODIFIED: Final = "the object has been modified; please apply your changes to t
 _UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 _STATUS_RESET: Final = managed.resets("status")
 _ALL_BUT_STATUS_RESET: Final = managed.resets("spec")
-NAMESPACES: Final = ("", "namespaces")
-DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 

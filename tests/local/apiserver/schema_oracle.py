@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from kargo_py.local.apiserver import crd, failures
 from kargo_py.local.apiserver.gotypes import Undecodable
-from kargo_py.local.apiserver.nodes import copied
+from kargo_py.local.apiserver.wire import copied
 from tests.envtest.server import DEFINITIONS, ApiServer, Options, running
 
 Json = dict[str, Any]

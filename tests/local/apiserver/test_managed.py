@@ -18,7 +18,6 @@ from kargo_py.local.apiserver.managed import (
     FieldsV1,
     Writing,
     apply,
-    manager_errors,
     resets,
     update,
     with_old_times,
@@ -542,21 +541,6 @@ def test_only_times_are_different() -> None:
     assert with_old_times(live, new) is live
     new["spec"]["a"] = "2"
     assert with_old_times(live, new) is new
-
-
-@pytest.mark.parametrize(
-    ("manager", "required", "expected"),
-    [
-        ("kubectl", True, []),
-        ("", False, []),
-        ("", True, ["fieldManager: Required value: is required for apply patch"]),
-        ("x" * 129, True, ["fieldManager: Too long: may not be more than 128 bytes"]),
-        ("é\ta", False, ['fieldManager: Invalid value: "é\\ta": invalid character U+0009 (at position 2)']),
-    ],
-)
-def test_manager_errors(manager: str, required: bool, expected: list[str]) -> None:
-    """The real server's words."""
-    assert list(map(str, manager_errors(manager, required=required))) == expected
 
 
 def test_entries_know_their_sets() -> None:

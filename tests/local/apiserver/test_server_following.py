@@ -32,7 +32,7 @@ class Follower:
     async def start(self, api: Driver) -> None:
         """Begin anew: with a list, or with a watch that tells what there is."""
         await self.stop()
-        self.objects = {}
+        self.objects, self.version = {}, ""
         query = INITIAL if self.initial else ""
         if not self.initial:
             listed = await api.get(f"{FOOS}?labelSelector={self.selector}")
