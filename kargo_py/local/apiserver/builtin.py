@@ -106,7 +106,7 @@ class SecretRules(TypedRules):
     """Secrets: text becomes data, and the type says which keys there must be."""
 
     def prune(self, obj: JsonObject) -> Sequence[str]:
-        """Put ``stringData`` into ``data``, too. Raises Undecodable."""
+        """Put ``stringData`` into ``data``, too. Raises Mistyped."""
         unknown = super().prune(obj)
         text = obj.pop("stringData", None)
         if text:

@@ -9,7 +9,7 @@ from kargo_py.local.apiserver import objectmeta, protobuf
 from kargo_py.local.apiserver.bodies import BadJson, BadNumber, Document, Undecodable, decode_json, decode_yaml
 from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.failures import Failure, bad_request
-from kargo_py.local.apiserver.gotypes import Struct, Undecodable as Mistyped, json_type
+from kargo_py.local.apiserver.gotypes import Mistyped, Struct, json_type
 from kargo_py.local.apiserver.kinds import DEFINITIONS, Kind
 from kargo_py.local.apiserver.metatypes import DELETE_OPTIONS
 from kargo_py.local.apiserver.options import SCHEME, TYPE_META
@@ -81,7 +81,7 @@ def decode_fields(obj: JsonObject, kind: Kind, *, keep_nulls: bool = False) -> S
     """Bring *obj* into the kind's form, in place: known fields, right types, defaults; what was not known.
 
     Raises:
-        Undecodable of :mod:`~kargo_py.local.apiserver.gotypes`: a field has the wrong type.
+        Mistyped: a field has the wrong type.
     """
     unknown = list(objectmeta.decode(obj)) if kind.custom else []  # a built-in kind reads its metadata itself
     unknown += kind.rules.prune(obj)

@@ -6,7 +6,6 @@ them. Lists and maps are atomic, that is owned and replaced as a whole, or owned
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -68,24 +67,20 @@ class Types:
     root: Atom
 
     @classmethod
-    def of(cls, schema: JsonObject, definitions: Mapping[str, JsonObject] | None = None) -> Types:
-        """Compile an OpenAPI v3 schema; ``$ref`` names one of *definitions*.
+    def of(cls, schema: JsonObject) -> Types:
+        """Compile an OpenAPI v3 schema without references.
 
         Whatever the schema says of them, ``apiVersion``, ``kind`` and ``metadata`` are what they always are.
         """
-        return cls(_Compiler(definitions or {}).embedded(schema, preserve=False))
+        return cls(_Compiler().embedded(schema, preserve=False))
 
 
 class _Compiler:
-    def __init__(self, definitions: Mapping[str, JsonObject]) -> None:
-        self._definitions = definitions
-        self._named: dict[str, Atom] = {}
+    def __init__(self) -> None:
         self._object_meta: Atom | None = None
 
     def atom(self, schema: JsonObject, *, preserve: bool) -> Atom:
         """Compile *schema*; *preserve*: unknown fields are allowed here and below."""
-        if named := _reference(schema):
-            return self._overridden(self._definition(named), schema)
         preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
         if schema.get("x-kubernetes-embedded-resource"):
             return self.embedded(schema, preserve=preserve)
@@ -146,28 +141,3 @@ class _Compiler:
             if merge_key := schema.get("x-kubernetes-patch-merge-key"):
                 made.keys = (merge_key,)
         return made
-
-    def _definition(self, name: str) -> Atom:
-        if name not in self._named:
-            made = self._named[name] = Atom()  # before it is compiled, for types that contain themselves
-            compiled = self.atom(self._definitions[name], preserve=False)
-            made.scalar, made.list, made.map = compiled.scalar, compiled.list, compiled.map
-        return self._named[name]
-
-    def _overridden(self, atom: Atom, schema: JsonObject) -> Atom:
-        """A reference may say that what it refers to is atomic here."""
-        map_type = schema.get("x-kubernetes-map-type")
-        if map_type is None or atom.map is None:
-            return atom
-        original = atom.map
-        changed = MapType(original.fields, original.defaults, original.element, map_type == "atomic")
-        return Atom(atom.scalar, atom.list, changed)
-
-
-def _reference(schema: JsonObject) -> str:
-    """Name of the definition that *schema* refers to, also by an ``allOf`` of one."""
-    reference = schema.get("$ref", "")
-    all_of: Sequence[JsonObject] = schema.get("allOf") or ()
-    if not reference and len(all_of) == 1:
-        reference = all_of[0].get("$ref", "")
-    return str(reference).rpartition("/")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _END: Final = "unexpected end of JSON input"
@@ -10,6 +11,7 @@ _DIGITS: Final = frozenset(b"0123456789")
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 _ESCAPES: Final = frozenset(b'bfnrt\\/"')
 _LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
+_plain = re.compile(rb'[^"\\\x00-\x1f]*').match
 _ESCAPED: Final = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 39: "\\'", 92: "\\\\"}
 
 
@@ -107,7 +109,7 @@ def _literal(text: bytes, at: int, word: bytes) -> int:
 
 
 def _string(text: bytes, at: int) -> int:
-    at += 1
+    at = _past_plain(text, at + 1)
     while (code := _byte(text, at)) != ord('"'):
         if code < 0x20:
             raise _bad(text, at, "in string literal")
@@ -120,8 +122,14 @@ def _string(text: bytes, at: int) -> int:
                 at += 4
             elif code not in _ESCAPES:
                 raise _bad(text, at, "in string escape code")
-        at += 1
+        at = _past_plain(text, at + 1)
     return at + 1
+
+
+def _past_plain(text: bytes, at: int) -> int:
+    """Past all that needs no look, which is most of a long text."""
+    found = _plain(text, at)
+    return found.end() if found else at
 
 
 def _number(text: bytes, at: int) -> int:

@@ -19,11 +19,11 @@ from kargo_py.local.apiserver.wire import JsonObject
 REFERENCE: Final = "#/components/schemas/"
 
 
-class Undecodable(Exception):
+class Mistyped(Exception):
     """The value does not fit into the type. ``str()`` is what Go says."""
 
 
-class Mismatch(Undecodable):
+class Mismatch(Mistyped):
     """A JSON value of another type than the field's."""
 
     def __init__(self, found: str, go: str) -> None:
@@ -229,8 +229,8 @@ def _lenient_base64(text: str) -> str:
     return base64.b64encode(base64.b64decode(bytes(byte for _, byte in visible))).decode()
 
 
-def _corrupt(place: int) -> Undecodable:
-    return Undecodable(f"illegal base64 data at input byte {place}")
+def _corrupt(place: int) -> Mistyped:
+    return Mistyped(f"illegal base64 data at input byte {place}")
 
 
 class Time(GoType):
@@ -248,7 +248,7 @@ class Time(GoType):
         try:
             return self._read(value)
         except gotime.TimeError as wrong:
-            raise Undecodable(str(wrong)) from None
+            raise Mistyped(str(wrong)) from None
 
     def zero(self) -> Any:
         return None

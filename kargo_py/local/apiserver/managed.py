@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -126,9 +127,8 @@ class Applied:
 class Writing:
     """Through what a write comes: one version of a kind, or a subresource of it.
 
-    ``others`` has the types of the kind's other versions by ``apiVersion``, or None where fields have other names
-    there: what is managed in the words of such a version is left as it is. Managers of versions that are not there are
-    forgotten.
+    ``others`` has the types of the kind's other versions by ``apiVersion``. Managers of versions that are not there
+    are forgotten.
     """
 
     types: Types
@@ -136,17 +136,13 @@ class Writing:
     kind: str
     subresource: str = ""
     reset: FieldSet = field(default_factory=FieldSet)
-    others: Mapping[str, Types | None] = field(default_factory=dict)
+    others: Mapping[str, Types] = field(default_factory=dict)
     zero: JsonObject | None = None
     """What an object has in which nothing is set: a Go type's structs, which nobody manages for being there."""
 
     def types_of(self, api_version: str) -> Types | None:
-        """The types of a version."""
+        """The types of a version; None if the kind has no such version."""
         return self.types if api_version == self.api_version else self.others.get(api_version)
-
-    def knows(self, api_version: str) -> bool:
-        """It is a version of the kind."""
-        return api_version == self.api_version or api_version in self.others
 
     def owner(self, manager: str, operation: Literal["Apply", "Update"]) -> Owner:
         """Whose entry a write is recorded in."""
@@ -165,10 +161,10 @@ def update(live: JsonObject | None, new: JsonObject, *, manager: str, now: datet
     An empty list: the field is to be absent. That is so when the client has reset it, or nobody has ever been tracked.
     """
     managed = _sent_or_live(live, new, through)
-    if not managed and live is not None:
+    if managed is None and live is not None:
         return []
     try:
-        managed = _updated(live, new, managed, manager, now, through)
+        managed = _updated(live, new, managed or {}, manager, now, through)
     except TypingFailed:
         return []
     return _written(managed, through)
@@ -193,12 +189,13 @@ def apply(
     if metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     base = {"apiVersion": through.api_version, "kind": through.kind} if live is None else _bare(live)
+    entries = _metadata(live or {}).get("managedFields")
     try:
-        managed = _decoded(_metadata(live or {}).get("managedFields"), through)
+        managed = _decoded(entries, through)
     except BadFields as error:
         raise internal(f"failed to decode managed fields: {error}") from error
     try:
-        if not managed and live is not None:
+        if not entries and live is not None:
             managed = _updated(None, live, managed, "before-first-apply", now, through)
         merged, managed, changed = _applied_by(base, applied, managed, manager, now, through, force=force)
     except TypingFailed as failure:
@@ -228,23 +225,24 @@ def with_old_times(live: JsonObject, new: JsonObject) -> JsonObject:
 # Entries
 
 
-def _sent_or_live(live: JsonObject | None, new: JsonObject, through: Writing) -> Managed:
-    """What the client sent, or what was there if it sent nothing that can be read. A reset is sent as nothing."""
+def _sent_or_live(live: JsonObject | None, new: JsonObject, through: Writing) -> Managed | None:
+    """What the client sent, or what was there if it sent nothing that can be read; None: nobody is tracked.
+
+    A reset is sent as nothing.
+    """
     sent = _metadata(new).get("managedFields") if not through.subresource else None
     mine = _metadata(live or {}).get("managedFields")
     if sent == mine:
         sent = None
     if isinstance(sent, list):
         if not sent or (len(sent) == 1 and isinstance(sent[0], dict) and not any(sent[0].values())):
-            return {}
-        try:
+            return None
+        with suppress(BadFields):
             return _decoded(sent, through)
-        except BadFields:
-            pass
     try:
-        return _decoded(mine, through)
+        return _decoded(mine, through) if mine else None
     except BadFields:
-        return {}
+        return None
 
 
 def _decoded(entries: Any, through: Writing) -> Managed:
@@ -266,8 +264,9 @@ def _decoded(entries: Any, through: Writing) -> Managed:
         if not isinstance(manager, str) or not isinstance(subresource, str):
             raise BadFields(f"manager and subresource of entry {index} must be strings")
         owner = Owner(manager, operation, version if operation == "Update" else "", subresource)
-        fields, written = _fields_of(entry.get("fieldsV1"), through.types_of(version))
-        if through.knows(version):
+        types = through.types_of(version)
+        fields, written = _fields_of(entry.get("fieldsV1"), types)
+        if types is not None:
             managed[owner] = Owned(fields, version, _time(entry.get("time")), written)
     return managed
 

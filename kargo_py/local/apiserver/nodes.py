@@ -94,20 +94,20 @@ class Node:
                 if self.preserve:
                     return gone
                 items = NOTHING
+            elif self.preserve and not items.preserve:
+                items = items.lenient()
             for at, item in enumerate(value):
                 kind = type(item)
-                if (kind is dict or kind is list) and (below := self._prune_item(items, item)):
+                if (kind is dict or kind is list) and (below := items.prune(item)):
                     gone.extend([f"[{at}]{path}" for path in below])
         return gone
 
-    def _prune_item(self, items: Node, item: Any) -> list[str]:
-        if not self.preserve or items.preserve:
-            return items.prune(item)
-        # Items of a list that preserves unknown fields keep theirs.
+    def lenient(self) -> Node:
+        """The same, preserving unknown fields: so are the items of a list that does."""
         lenient = Node({"x-kubernetes-preserve-unknown-fields": True})
-        lenient.properties, lenient.additional, lenient.items = items.properties, items.additional, items.items
-        lenient.additional_allowed, lenient.embedded = items.additional_allowed, items.embedded
-        return lenient.prune(item)
+        lenient.properties, lenient.additional, lenient.items = self.properties, self.additional, self.items
+        lenient.additional_allowed, lenient.embedded = self.additional_allowed, self.embedded
+        return lenient
 
     def default_in(self, value: Any, keep_nulls: bool = False) -> None:
         """Put defaults into a dict or list, and drop nulls that the schema does not allow."""

@@ -88,10 +88,7 @@ class _Editor:
         self.root = doc
         self._own: dict[int, _Container] = {}  # by id, and kept so that no other object gets the id
         self._copied = 0
-
-    def do(self, operation: JsonObject) -> None:
-        """Do one operation, or raise _DoesNotApply."""
-        actions: dict[Any, Callable[[JsonObject], None]] = {
+        self._actions: dict[Any, Callable[[JsonObject], None]] = {
             "add": self._add,
             "remove": self._remove,
             "replace": self._replace,
@@ -99,7 +96,10 @@ class _Editor:
             "copy": self._copy,
             "test": self._test,
         }
-        action = actions.get(operation.get("op"))
+
+    def do(self, operation: JsonObject) -> None:
+        """Do one operation, or raise _DoesNotApply."""
+        action = self._actions.get(operation.get("op"))
         if action is None:
             raise _DoesNotApply
         action(operation)

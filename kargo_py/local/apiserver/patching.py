@@ -13,7 +13,7 @@ from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.decoding import decode_fields, media_type, unlike, unsupported_media_type
 from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request
 from kargo_py.local.apiserver.gotext import go_shown
-from kargo_py.local.apiserver.gotypes import Undecodable as Mistyped, json_type
+from kargo_py.local.apiserver.gotypes import Mistyped, json_type
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.options import WriteOptions
 from kargo_py.local.apiserver.patches import json_patch, merge_patch

@@ -1,7 +1,7 @@
 """Rules of kinds that have a Go type, and what their tables and failures show: parts for the built-in kinds.
 
 The ``prune`` of such a kind reads the whole object, metadata included, into the type: unknown fields go, and a value of
-the wrong type raises :class:`~kargo_py.local.apiserver.gotypes.Undecodable`.
+the wrong type raises :class:`~kargo_py.local.apiserver.gotypes.Mistyped`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TypedRules:
         self.struct = struct
 
     def prune(self, obj: JsonObject) -> Sequence[str]:
-        """Read *obj* into the type. Raises Undecodable."""
+        """Read *obj* into the type. Raises Mistyped."""
         unknown: list[str] = []
         decoded = self.struct.decode(obj, unknown)
         obj.clear()

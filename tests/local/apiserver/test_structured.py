@@ -302,20 +302,6 @@ def test_metadata_is_what_it_always_is() -> None:
     )
 
 
-def test_references() -> None:
-    """A definition may contain itself, and a reference may make it atomic."""
-    definitions = {"Tree": {"type": "object", "properties": {"name": STRING, "below": {"$ref": "#/x/Tree"}}}}
-    properties = {
-        "tree": {"allOf": [{"$ref": "#/x/Tree"}]},
-        "whole": {"$ref": "#/x/Tree", "x-kubernetes-map-type": "atomic"},
-    }
-    root = Types.of({"type": "object", "properties": properties}, definitions).root
-    tree = {"below": {"below": {"name": "a"}}}
-    assert field_set(root, {"tree": tree, "whole": tree}) == FieldSet.of(
-        (field("tree"), field("below"), field("below"), field("name")), (field("whole"),)
-    )
-
-
 @pytest.mark.parametrize(
     ("left", "right", "expected"),
     [
