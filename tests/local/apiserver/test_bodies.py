@@ -112,12 +112,10 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_any_json_comes_through(value: Any) -> None:
-    """Both by the fast and by the slow way, and as YAML."""
-    body = json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
-    assert decode_json(body).value == decode_json(body + b" " * 3).value
-    assert decode_json(json.dumps(value).encode()).value == json.loads(
-        json.dumps(value).encode(), parse_float=float
-    ) or "\\ud" in json.dumps(value)
+    """By the fast way, and by the slow one, which a long number asks for."""
+    body = json.dumps(value).encode()
+    assert decode_json(body).value == value
+    assert decode_json(b"[1234567890123456789," + body + b"]").value[1] == value
 
 
 @given(st.binary(max_size=40) | st.text(alphabet='{}[]",:0123.eE-+ truefalsn\\u', max_size=30).map(str.encode))

@@ -178,4 +178,4 @@ class Following(RuleBasedStateMachine):
 
 
 TestFollowing = Following.TestCase
-TestFollowing.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestFollowing.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
