@@ -20,6 +20,10 @@ _EVERYWHERE: Final = frozenset({"DeleteOptions", "Status", "WatchEvent"})
 _SUMMARY: Final = 30
 
 
+class KindMissing(Undecodable):
+    """A custom resource that does not say what it is."""
+
+
 def media_type(request: Request) -> str:
     """The content type without parameters; JSON if there is none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -67,26 +71,56 @@ def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]
         obj = _typed(found.value, request.body, kind, catalogue)
     except BadNumber as error:
         raise _unhandled(kind, str(error)) from error
+    except KindMissing as error:
+        if validation == "Ignore":
+            raise _unhandled(kind, str(error)) from error
+        raise _unrecognized(kind, error.unrecognized, request.body) from error
     except Undecodable as error:
         raise _unrecognized(kind, error.unrecognized, request.body) from error
     try:
         unknown = decode_fields(obj, kind)
     except Mistyped as error:
-        raise _unhandled(kind, str(error)) from error
-    complain(kind, [*found.twice, *unknown], validation, warnings)
+        raise _unhandled(kind, str(error), obj) from error
+    complaints = [*found.twice, *unknown]
+    if kind.custom and complaints and validation == "Strict":
+        if not obj["apiVersion"]:
+            raise bad_request("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+        version = obj["apiVersion"].rpartition("/")[2]
+        why = f"strict decoding error: {', '.join(complaints)}"
+        raise bad_request(f'{obj["kind"]} in version "{version}" cannot be handled as a {obj["kind"]}: {why}')
+    complain(kind, complaints, validation, warnings)
+    if kind.custom and obj["apiVersion"] != kind.api_version:
+        raise _other_version(obj["apiVersion"], kind)
+    warn_of_owners(obj, warnings)
     return obj
+
+
+def warn_of_owners(obj: JsonObject, warnings: list[str], when: str = "") -> None:
+    """Take out of *obj* owners that it names twice."""
+    if repeated := objectmeta.repeated_owners(obj["metadata"]):
+        warnings.append(
+            f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, "
+            "and may reject such requests as early as 1.24; please fix your requests; "
+            f"duplicate UID(s) observed: {', '.join(repeated)}"
+        )
 
 
 def decode_fields(obj: JsonObject, kind: Kind, *, keep_nulls: bool = False) -> Sequence[str]:
     """Bring *obj* into the kind's form, in place: known fields, right types, defaults; what was not known.
 
+    With *keep_nulls*, those are kept for validation that the schema of a custom kind does not allow.
+
     Raises:
         Mistyped: a field has the wrong type.
     """
-    unknown = list(objectmeta.decode(obj)) if kind.custom else []  # a built-in kind reads its metadata itself
-    unknown += kind.rules.prune(obj)
-    kind.rules.default(obj, keep_nulls=keep_nulls)
-    if kind.custom:
+    if not kind.custom:  # a built-in kind reads its metadata itself
+        unknown = list(kind.rules.prune(obj))
+        kind.rules.default(obj)
+    else:
+        unknown = list(objectmeta.decode(obj))
+        if (obj["apiVersion"], obj["kind"]) == (kind.api_version, kind.kind):  # else the schema is not for it
+            unknown += kind.rules.prune(obj)
+            kind.rules.default(obj, keep_nulls=keep_nulls)
         unknown.sort()
     return [f'unknown field "{path}"' for path in unknown]
 
@@ -113,9 +147,10 @@ def _typed(value: Any, body: bytes, kind: Kind, catalogue: Catalogue) -> JsonObj
     api_version, name = given.get("apiVersion", ""), given.get("kind", "")
     if kind.custom:
         if not name:
-            raise Undecodable(f"Object 'Kind' is missing in '{body.decode(errors='replace')}'")
-        if api_version != kind.api_version:
-            raise _other_version(api_version, kind)
+            raise KindMissing(f"Object 'Kind' is missing in '{body.decode(errors='replace')}'")
+        if api_version.count("/") > 1:
+            raise Undecodable(f"unexpected GroupVersion string: {api_version}")
+        given["apiVersion"] = api_version
         return given
     api_version, name = api_version or kind.api_version, name or kind.kind
     if why := unlike(given, api_version, name, kind, catalogue):
@@ -161,8 +196,11 @@ def _unrecognized(kind: Kind, why: str, body: bytes) -> Failure:
     return bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): {why} ({summary(body)})")
 
 
-def _unhandled(kind: Kind, why: str) -> Failure:
-    return bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+def _unhandled(kind: Kind, why: str, obj: JsonObject | None = None) -> Failure:
+    """400; *obj* is what was sent, where it may be of another kind."""
+    name, api_version = (kind.kind, kind.version) if obj is None else (obj["kind"], obj["apiVersion"])
+    version = api_version.rpartition("/")[2]
+    return bad_request(f'{name} in version "{version}" cannot be handled as a {kind.kind}: {why}')
 
 
 def summary(body: bytes) -> str:

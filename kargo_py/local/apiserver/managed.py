@@ -35,6 +35,7 @@ from kargo_py.local.apiserver.structured import (
 )
 from kargo_py.local.apiserver.wire import ABSENT, JsonObject, copied
 
+_HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_UPDATERS: Final = 10
 _MAX_ANNOTATIONS_SIZE: Final = 256 * 1024
@@ -163,11 +164,29 @@ def update(live: JsonObject | None, new: JsonObject, *, manager: str, now: datet
     managed = _sent_or_live(live, new, through)
     if managed is None and live is not None:
         return []
+    managed = managed or {}
     try:
-        managed = _updated(live, new, managed or {}, manager, now, through)
+        if ignored := _ignored(live, new, through):  # all else is of its types, or will be refused
+            validate(through.types.root, ignored, duplicates=True)
+    except TypingFailed:
+        return _written(managed, through)
+    try:
+        managed = _updated(live, new, managed, manager, now, through)
     except TypingFailed:
         return []
     return _written(managed, through)
+
+
+def _ignored(live: JsonObject | None, new: JsonObject, through: Writing) -> JsonObject:
+    """What is written to a part of the object that is not written through this (sub)resource."""
+    if not through.reset:
+        return {}
+    in_status = through.subresource == "status"
+    return {
+        name: value
+        for name, value in new.items()
+        if (name == "status") != in_status and name not in _HEAD and (live is None or live.get(name) != value)
+    }
 
 
 def apply(
@@ -425,9 +444,9 @@ def _check_kind(applied: JsonObject, through: Writing) -> None:
         raise bad_request(f"invalid object type: {_kind_shown(api_version, kind)}")
 
 
-def _kind_shown(api_version: str, kind: str) -> str:
-    group, _, version = str(api_version).rpartition("/")
-    return f"{group}/{version}, Kind={kind}"
+def _kind_shown(api_version: Any, kind: Any) -> str:
+    group, _, version = (api_version if isinstance(api_version, str) else "").rpartition("/")
+    return f"{group}/{version}, Kind={kind if isinstance(kind, str) else ''}"
 
 
 def _applied_by(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kargo_py.local.apiserver import objectmeta
+from kargo_py.local.apiserver import objectmeta, selectors
 from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
 from kargo_py.local.apiserver.gotypes import json_type
 from kargo_py.local.apiserver.wire import ABSENT, JsonObject, Request
@@ -79,6 +79,8 @@ def list_options(request: Request, *, watch_path: bool) -> ListOptions:
     if options.watch and options.initial_events is None and not options.match and options.version in {"", "0"}:
         options = replace(options, initial_events=True, match="NotOlderThan")
     if errors := _match_errors(options):
+        selectors.labels(options.label_selector)  # what cannot be read is told before what does not go together
+        selectors.field_terms(options.field_selector)
         raise invalid(_GROUP, "ListOptions", "", errors)
     return options
 

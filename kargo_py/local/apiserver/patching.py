@@ -10,14 +10,15 @@ import msgspec
 
 from kargo_py.local.apiserver.bodies import BadJson, Document, Undecodable, decode_json, decode_yaml
 from kargo_py.local.apiserver.catalogue import Catalogue
-from kargo_py.local.apiserver.decoding import decode_fields, media_type, unlike, unsupported_media_type
-from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request
+from kargo_py.local.apiserver.decoding import decode_fields, media_type, unlike, unsupported_media_type, warn_of_owners
+from kargo_py.local.apiserver.failures import Failure, FieldError, bad_request, internal
 from kargo_py.local.apiserver.gotext import go_shown
 from kargo_py.local.apiserver.gotypes import Mistyped, json_type
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.options import WriteOptions
 from kargo_py.local.apiserver.patches import json_patch, merge_patch
 from kargo_py.local.apiserver.strategic import strategic_merge
+from kargo_py.local.apiserver.unstructured import restored
 from kargo_py.local.apiserver.wire import JsonObject, Request
 from kargo_py.local.apiserver.writing import Target, Writer, Written
 
@@ -27,6 +28,7 @@ STRATEGIC: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 _CUSTOM: Final = (JSON_PATCH, MERGE_PATCH, APPLY)
 _BUILT_IN: Final = (*_CUSTOM, STRATEGIC)
+_LATE: Final = " after mutating admission happens"
 
 
 def check_type(request: Request, kind: Kind) -> str:
@@ -51,8 +53,9 @@ def patch(
     media = media_type(request)
     reader = _Reader(target.kind, catalogue, options, warnings)
     if media == APPLY:
-        reader.keep_nulls = True
-        return writer.apply(target, _applied(request, options, warnings), reader.read, options)
+        return writer.apply(target, _applied(request, options, warnings), reader.read_applied, options)
+    if writer.existing(target) is None:
+        raise target.missing
     if media == STRATEGIC:
         return _strategic(writer, target, request, options, reader)
     body, twice = _patch_body(request)
@@ -90,6 +93,11 @@ def _strategic(writer: Writer, target: Target, request: Request, options: WriteO
 
     def make(obj: JsonObject) -> JsonObject:
         made = strategic_merge(obj, change, kind.schema)
+        if kind.struct is not None:
+            try:
+                made = restored(kind.struct, made)
+            except Mistyped as error:
+                raise _unusable(reader.shown, str(error)) from error
         made["apiVersion"], made["kind"] = kind.api_version, kind.kind
         return made
 
@@ -146,8 +154,26 @@ class _Reader:
     """What is wrong with the patch itself, for strict validation."""
     shown: str = ""
     """What failures show; what the patch has made, if it is empty."""
-    keep_nulls: bool = False
-    """It is an apply, which leaves null where it has taken all fields, for validation to judge."""
+
+    def read_applied(self, made: JsonObject) -> JsonObject:
+        """What an apply has made. Raises Failure.
+
+        It leaves null where it has taken all fields, for validation to judge. What its types do not know has been
+        refused before; what else is taken out, nobody is told of.
+        """
+        kind = self.kind
+        if kind.struct is not None:
+            try:
+                made = restored(kind.struct, made)
+            except Mistyped as error:
+                metadata = made["metadata"]
+                what = f"({metadata.get('namespace', '')}/{metadata.get('name', '')}; {_gvk(kind)})"
+                why = f"unable to convert unstructured object to {_gvk(kind)}: {error}"
+                raise internal(f"failed to convert new object {what} to proper version: {why}") from error
+        self._check_identity(made)
+        self._decode(made, keep_nulls=True)
+        warn_of_owners(made, self.warnings, _LATE)
+        return made
 
     def read(self, made: Any) -> JsonObject:
         """*made* as an object of the kind. Raises Failure."""
@@ -157,16 +183,19 @@ class _Reader:
         if strict and not self.shown:
             self.shown = _json(made)  # before unknown fields are taken out
         self._check_identity(made)
-        try:
-            unknown = decode_fields(made, self.kind, keep_nulls=self.keep_nulls)
-        except Mistyped as error:
-            raise self._unusable(made, str(error)) from error
-        complaints = [*self.complaints, *unknown]
+        complaints = [*self.complaints, *self._decode(made)]
         if complaints and strict:
             raise self._unusable(made, f"strict decoding error: {', '.join(complaints)}")
         if self.options.validation == "Warn":
             self.warnings.extend(complaints)
+        warn_of_owners(made, self.warnings, _LATE)
         return made
+
+    def _decode(self, made: JsonObject, *, keep_nulls: bool = False) -> Sequence[str]:
+        try:
+            return decode_fields(made, self.kind, keep_nulls=keep_nulls)
+        except Mistyped as error:
+            raise self._unusable(made, str(error)) from error
 
     def _check_identity(self, made: JsonObject) -> None:
         kind, name, api_version = self.kind, made.get("kind"), made.get("apiVersion")
@@ -188,9 +217,17 @@ class _Reader:
             raise Failure(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
     def _unusable(self, made: Any, why: str) -> Failure:
-        """422: the patch can be read, and what it makes cannot."""
-        error = FieldError(Cause.INVALID, "patch", self.shown or _json(made), why)
-        return Failure(422, "Invalid", f' "" is invalid: {error}', {"causes": [error.as_cause()]})
+        return _unusable(self.shown or _json(made), why)
+
+
+def _unusable(made: str, why: str) -> Failure:
+    """422: the patch can be read, and what it makes cannot."""
+    error = FieldError.invalid("patch", made, why)
+    return Failure(422, "Invalid", f' "" is invalid: {error}', {"causes": [error.as_cause()]})
+
+
+def _gvk(kind: Kind) -> str:
+    return f"{kind.group}/{kind.version}, Kind={kind.kind}"
 
 
 def _json(made: Any) -> str:

@@ -72,10 +72,12 @@ class Schema:
             return []
         return self._invariants.duplicates(obj)
 
-    def _evaluate(self, obj: JsonObject, old: JsonObject | None, errors: list[FieldError]) -> list[FieldError]:
+    def _evaluate(
+        self, obj: JsonObject, old: JsonObject | None, errors: list[FieldError], *, blocked: bool = False
+    ) -> list[FieldError]:
         if self._rules is None:
             return []
-        if cel.blocks(errors):
+        if blocked or cel.blocks(errors):
             return [cel.SKIPPED]
         return self._rules.check(obj, old, None if old is None else Twin(self.root, obj, old))
 

@@ -276,7 +276,7 @@ def _item_errors(list_type: ListType, items: list[Any], path: str, *, duplicates
                 element = _element(list_type, item)
             except TypingFailed as failure:
                 return [*errors, _error(path, f"element {index}: {failure}")]
-            inner = fieldsets.shown((element,))
+            inner = f"[={item}]" if type(item) is int else fieldsets.shown((element,))
             if element in seen and not duplicates:
                 errors.append(_error(path, f"duplicate entries for key {inner}"))
             seen.add(element)

@@ -170,6 +170,7 @@ class Writer:
         existing = self.existing(target)
         if existing is None:
             if target.kind.creates_on_update and not target.subresource:
+                obj["metadata"].pop("resourceVersion", None)
                 return self.create(target, obj, options)
             raise target.missing
         uid = obj["metadata"].get("uid")
@@ -205,7 +206,7 @@ class Writer:
     def _replace(self, target: Target, existing: Stored, obj: JsonObject, options: WriteOptions) -> Written:
         kind, old, metadata = target.kind, existing.obj, obj["metadata"]
         self._check_version(target, existing, metadata)
-        self._carry_over(metadata, old["metadata"])
+        self._carry_over(metadata, old["metadata"], dry_run=options.dry_run)
         self._prepare(kind, obj, old, target.subresource, options.manager)
         return self._commit(target, existing, obj, options)
 
@@ -238,9 +239,10 @@ class Writer:
             raise conflict(kind.group, kind.plural, target.name, _MODIFIED)
         metadata["resourceVersion"] = current
 
-    def _carry_over(self, metadata: JsonObject, old: JsonObject) -> None:
+    def _carry_over(self, metadata: JsonObject, old: JsonObject, *, dry_run: bool) -> None:
         """What a client may leave out, and what it may not change however it is written."""
-        metadata.pop("selfLink", None)
+        if not dry_run:  # it is only kept out of the store
+            metadata.pop("selfLink", None)
         metadata.setdefault("uid", old["uid"])
         metadata["creationTimestamp"] = old["creationTimestamp"]
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
@@ -354,7 +356,7 @@ class Writer:
         if not made.changed:
             return Written(existing, old=existing.obj)
         self._check_version(target, existing, metadata)
-        self._carry_over(metadata, existing.obj["metadata"])
+        self._carry_over(metadata, existing.obj["metadata"], dry_run=options.dry_run)
         self._isolate(kind, obj, existing.obj, target.subresource)
         return self._commit(target, existing, obj, options)
 
@@ -398,9 +400,7 @@ class Writer:
         if finalizers != metadata.get("finalizers", []):
             _set_or_drop(metadata, "finalizers", finalizers)
         if not self._is_kept(kind, obj):
-            if not options.dry_run:
-                self._remove(kind, target)
-            return Written(existing)
+            return Written(existing if options.dry_run else shown(self._remove(kind, target), kind))
         if "deletionTimestamp" not in metadata:
             self._mark(kind, obj)
         if obj == existing.obj:
@@ -464,9 +464,9 @@ class Writer:
             raise Failure(500, "", "etcdserver: request is too large") from None
         return shown(stored, kind)
 
-    def _remove(self, kind: Kind, target: Target) -> None:
+    def _remove(self, kind: Kind, target: Target) -> Stored:
         collection = self._catalogue.collection(kind)
-        self._store.remove(collection, collection.items[object_key(target.namespace, target.name)])
+        return self._store.remove(collection, collection.items[object_key(target.namespace, target.name)])
 
 
 def _check_type(kind: Kind, obj: JsonObject) -> None:
