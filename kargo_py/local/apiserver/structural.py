@@ -571,7 +571,7 @@ def _compile_errors(rule: JsonObject, node: Node, path: str, place: _Place) -> I
     shown = _go_rule(rule)
     optional = bool(rule.get("optionalOldSelf"))
     try:
-        expression = cel.Expression(rule["rule"], optional_old=optional)
+        expression = cel.compiled(rule["rule"], optional_old=optional)
     except cel.ExpressionError as error:
         yield _invalid(f"{path}.rule", shown, f"compilation failed: {error}")
         return
@@ -583,7 +583,7 @@ def _compile_errors(rule: JsonObject, node: Node, path: str, place: _Place) -> I
         return
     if rule.get("messageExpression"):
         try:
-            cel.Expression(rule["messageExpression"], optional_old=optional)
+            cel.compiled(rule["messageExpression"], optional_old=optional)
         except cel.ExpressionError as error:
             what = f"messageExpression compilation failed: {error}"
             yield _invalid(f"{path}.messageExpression", shown, what)
