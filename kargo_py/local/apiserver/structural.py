@@ -18,7 +18,7 @@ from typing import Any, Final
 from kargo_py.local.apiserver import cel, regex
 from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.gotext import Verbatim, quoted
-from kargo_py.local.apiserver.nodes import META, Node, SchemaTooLarge, copied, equal, node_of
+from kargo_py.local.apiserver.nodes import META, Node, SchemaTooLarge, copied, digest, equal, node_of
 from kargo_py.local.apiserver.schema import value_errors
 from kargo_py.local.apiserver.wire import JsonObject
 
@@ -93,6 +93,23 @@ _AT_ROOT: Final = (
 
 def errors_of(raw: JsonObject, path: str, *, status: bool) -> list[FieldError]:
     """What is wrong with the schema *raw*; *status* tells whether the kind has a status subresource."""
+    mark = digest(raw), status
+    if mark in _sound:
+        return []
+    errors = _errors_of(raw, path, status=status)
+    if not errors and mark[0] is not None:
+        if len(_sound) >= _MOST_SOUND:
+            _sound.clear()
+        _sound.add(mark)
+    return errors
+
+
+_MOST_SOUND: Final = 1024
+_sound: Final[set[tuple[bytes | None, bool]]] = set()
+"""Schemas in which nothing was wrong. A definition is looked at in each update, and by each server of a process."""
+
+
+def _errors_of(raw: JsonObject, path: str, *, status: bool) -> list[FieldError]:
     if (depth := _depth(raw)) > _MAX_NESTING:
         return [_invalid(path, "", f"nests {depth} deep, and this server takes {_MAX_NESTING}")]
     try:
