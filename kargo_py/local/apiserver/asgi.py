@@ -16,8 +16,6 @@ from email.utils import formatdate
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote_plus
 
-import structlog
-
 from kargo_py.local.apiserver.bodies import MAX_BODY
 from kargo_py.local.apiserver.failures import Failure
 from kargo_py.local.apiserver.wire import Dropped, Handler, Request, Response, Stream
@@ -42,8 +40,6 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 _MOST_WARNING_CHARACTERS = 4 * 1024
 _SHORT_WARNING = 256
-
-_log = structlog.get_logger(__name__)
 
 
 class Guard(Protocol):
@@ -111,7 +107,7 @@ class Application:
         except Dropped:
             raise
         except Exception:  # noqa: BLE001 - whatever it is, the client gets a Status and the others their answers
-            _log.exception("request failed", method=request.method, path=request.path)
+            _log().exception("request failed", method=request.method, path=request.path)
             return _internal_error().response()
 
     async def _send_stream(self, request: Request, stream: Stream, receive: Receive, send: Send) -> None:
@@ -130,9 +126,15 @@ class Application:
             raise error
         if error is not None:
             # The answer has begun: all that can still be said is that it is not whole.
-            _log.error("watch failed", method=request.method, path=request.path, exc_info=error)
+            _log().error("watch failed", method=request.method, path=request.path, exc_info=error)
             raise Dropped(carried_out=True)
         await send({"type": "http.response.body", "body": b""})
+
+
+def _log() -> Any:
+    import structlog  # noqa: PLC0415  (only a fault of this server is logged, and the import is slow)
+
+    return structlog.get_logger(__name__)
 
 
 class _Gone(Exception):

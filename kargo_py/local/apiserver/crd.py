@@ -18,7 +18,7 @@ from kargo_py.local.apiserver.formats import is_recognized
 from kargo_py.local.apiserver.gotext import Verbatim, compact, quoted
 from kargo_py.local.apiserver.kinds import Column, Kind
 from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
-from kargo_py.local.apiserver.schema import Schema
+from kargo_py.local.apiserver.schema import Schema, compiled
 from kargo_py.local.apiserver.structural import errors_of, follow, go_schema
 from kargo_py.local.apiserver.wire import JsonObject, copied, identical
 
@@ -587,7 +587,7 @@ def _kind(spec: JsonObject, version: JsonObject, served_as: JsonObject) -> Kind:
         singular=served_as.get("singular") or served_as["kind"].lower(),
         kind=served_as["kind"],
         list_kind=served_as.get("listKind") or "",
-        rules=CustomRules(Schema.compile(raw), subresources.get("scale")),
+        rules=CustomRules(compiled(raw), subresources.get("scale")),
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(served_as.get("shortNames") or ()),
         categories=tuple(served_as.get("categories") or ()),

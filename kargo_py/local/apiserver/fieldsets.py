@@ -100,7 +100,9 @@ class FieldSet:
         return _made(self.members | other.members, children)
 
     def __and__(self, other: FieldSet) -> FieldSet:
-        small, large = sorted((self.children, other.children), key=len)
+        small, large = self.children, other.children
+        if len(small) > len(large):
+            small, large = large, small
         children = {
             element: common
             for element, below in small.items()
@@ -110,7 +112,7 @@ class FieldSet:
 
     def __sub__(self, other: FieldSet) -> FieldSet:
         """Without the paths of *other*; what lies below those stays."""
-        if not other:
+        if other.members.isdisjoint(self.members) and other.children.keys().isdisjoint(self.children):
             return self
         children = dict(self.children)
         for element, below in other.children.items():
@@ -123,7 +125,11 @@ class FieldSet:
 
     def without_trees(self, other: FieldSet) -> FieldSet:
         """Without the paths of *other* and all that lies below them."""
-        if not other:
+        if (
+            other.members.isdisjoint(self.members)
+            and other.members.isdisjoint(self.children)
+            and other.children.keys().isdisjoint(self.children)
+        ):
             return self
         children = {}
         for element, below in self.children.items():

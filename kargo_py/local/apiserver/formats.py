@@ -49,7 +49,12 @@ def _regex(pattern: str) -> Check:
     return lambda text: matches(text) is not None
 
 
+_is_common_date: Final = re.compile(r"[1-9]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])", re.ASCII).fullmatch
+
+
 def _date(text: str) -> bool:
+    if _is_common_date(text):
+        return True
     try:
         datetime.strptime(text, "%Y-%m-%d")  # noqa: DTZ007 a day, no moment
     except ValueError:
@@ -57,11 +62,14 @@ def _date(text: str) -> bool:
     return len(text) == len("2006-01-02")
 
 
+_time_parts: Final = re.compile(r"(\d{2}):(\d{2}):(\d{2})(.\d+)?(z|([+-]\d{2}:\d{2}))", re.ASCII).fullmatch
+
+
 def _datetime(text: str) -> bool:
     day, found, moment = text.lower().partition("t")
     if not found or not _date(day):
         return False
-    parts = re.fullmatch(r"(\d{2}):(\d{2}):(\d{2})(.\d+)?(z|([+-]\d{2}:\d{2}))", moment, re.ASCII)
+    parts = _time_parts(moment)
     return parts is not None and parts[1] <= "23" and parts[2] <= "59" and parts[3] <= "59"
 
 

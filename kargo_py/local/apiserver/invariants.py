@@ -20,9 +20,12 @@ _GO_TYPES: Final[dict[type, str]] = {str: "string", dict: "map[string]string", l
 
 
 class Invariants:
-    """The invariants of one schema; ``relevant`` tells whether there are any, here or below."""
+    """The invariants of one schema.
 
-    __slots__ = ("additional", "items", "node", "properties", "relevant")
+    ``relevant`` tells whether there are any, here or below; ``has_resources`` whether there are embedded resources.
+    """
+
+    __slots__ = ("additional", "has_resources", "items", "node", "properties", "relevant")
 
     def __init__(self, node: Node) -> None:
         """Look for what is to be checked."""
@@ -32,6 +35,12 @@ class Invariants:
         self.properties = {key: below for key, below in children.items() if below.relevant}
         self.additional = Invariants(node.additional) if node.additional else None
         self.items = Invariants(node.items) if node.items else None
+        self.has_resources: bool = (
+            node.embedded
+            or any(child.has_resources for child in children.values())
+            or (self.additional is not None and self.additional.has_resources)
+            or (self.items is not None and self.items.has_resources)
+        )
         self.relevant = bool(
             node.embedded
             or node.list_type in {"set", "map"}
@@ -52,6 +61,8 @@ class Invariants:
     def resources(self, value: Any, path: str = "") -> list[FieldError]:
         """What is wrong with embedded resources."""
         errors: list[FieldError] = []
+        if not self.has_resources:
+            return errors
         if self.node.embedded and path and isinstance(value, dict):
             errors += _resource_errors(value, path)
         for check, item, below in self._children(value, path):
@@ -85,6 +96,8 @@ def _duplicate_items(items: list[Any], node: Node, path: str) -> list[FieldError
 
 def _repeated(items: list[Any]) -> list[int]:
     """Where an item stands for the second time."""
+    if len(items) < 2:
+        return []
     seen: dict[str, int] = {}
     found = []
     for at, item in enumerate(items):

@@ -311,7 +311,7 @@ def _time(text: Any) -> str | None:
 
 
 def _stamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def _written(managed: Managed, through: Writing) -> list[Any]:
@@ -356,7 +356,7 @@ def _updated(
 ) -> Managed:
     """Give what *new* changes to *manager*, and take it from all others."""
     managed, found = _settled(live, new, managed, None, through)
-    taken = (found.modified | found.added).without_trees(through.reset) - _NOBODYS
+    taken = (found.modified | found.added) - _NOBODYS
     if taken:
         owner = through.owner(manager, "Update")
         previous = managed.get(owner)

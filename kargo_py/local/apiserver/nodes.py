@@ -6,10 +6,11 @@ Value validation (:mod:`checks`), CEL rules (:mod:`cel`) and the invariants (:mo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 from kargo_py.local.apiserver.metatypes import OBJECT_META
-from kargo_py.local.apiserver.wire import ABSENT, JsonObject, copied
+from kargo_py.local.apiserver.wire import ABSENT, JsonObject, copied, encode
 
 META: Final = frozenset({"apiVersion", "kind", "metadata"})
 MAX_DEPTH: Final = 64
@@ -58,6 +59,12 @@ class Node:
         """``additionalProperties`` is there in any form, ``false`` included."""
         self.items: Node | None = None
         self.defaults: list[tuple[str, Node]] = []
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are, this one and all below."""
+        below = [*self.properties.values(), *filter(None, (self.additional, self.items))]
+        return 1 + sum(node.size for node in below)
 
     def child(self, key: str) -> Node | None:
         """The schema of a field."""
@@ -166,6 +173,14 @@ def _node(raw: JsonObject, depth: int, count: list[int]) -> Node:
         node.items = _node(items, depth + 1, count)
     node.defaults = [(key, child) for key, child in node.properties.items() if child.default is not ABSENT]
     return node
+
+
+def digest(raw: JsonObject) -> bytes | None:
+    """What tells *raw* from other schemas; None for what this cannot be said of."""
+    try:
+        return sha256(encode(raw)).digest()
+    except (OverflowError, RecursionError):  # an integer too large, or nesting too deep, for msgspec
+        return None
 
 
 def _prune_metadata(metadata: JsonObject) -> list[str]:

@@ -7,13 +7,13 @@ Compiling is for schemas that :func:`structural.errors_of` has found nothing wro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from kargo_py.local.apiserver import cel
 from kargo_py.local.apiserver.checks import Check, Twin
 from kargo_py.local.apiserver.failures import FieldError
 from kargo_py.local.apiserver.invariants import Invariants
-from kargo_py.local.apiserver.nodes import META, Node, node_of
+from kargo_py.local.apiserver.nodes import META, Node, digest, node_of
 from kargo_py.local.apiserver.wire import JsonObject
 
 
@@ -72,14 +72,31 @@ class Schema:
             return []
         return self._invariants.duplicates(obj)
 
-    def _evaluate(
-        self, obj: JsonObject, old: JsonObject | None, errors: list[FieldError], *, blocked: bool = False
-    ) -> list[FieldError]:
+    def _evaluate(self, obj: JsonObject, old: JsonObject | None, errors: list[FieldError]) -> list[FieldError]:
         if self._rules is None:
             return []
-        if blocked or cel.blocks(errors):
+        if cel.blocks(errors):
             return [cel.SKIPPED]
         return self._rules.check(obj, old, None if old is None else Twin(self.root, obj, old))
+
+
+_MOST_KEPT: Final = 16
+_MOST_NODES: Final = 5_000
+"""Of a schema that is kept: those of Argo CD's Applications have fewer."""
+_kept: Final[dict[bytes, Schema]] = {}
+
+
+def compiled(raw: JsonObject) -> Schema:
+    """The schema of *raw*, which is the same one for the servers of a process that are given the same definitions."""
+    mark = digest(raw)
+    if mark is None:
+        return Schema.compile(raw)
+    schema = _kept.pop(mark, None) or Schema.compile(raw)
+    if schema.root.size <= _MOST_NODES:
+        _kept[mark] = schema
+        if len(_kept) > _MOST_KEPT:
+            del _kept[next(iter(_kept))]
+    return schema
 
 
 def value_errors(raw: JsonObject, value: Any, path: str) -> list[FieldError]:

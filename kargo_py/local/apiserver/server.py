@@ -150,7 +150,7 @@ class ApiServer:
         except Failure as failure:
             failure.warnings = warnings
             raise
-        return replace(answer, warnings=warnings)
+        return replace(answer, warnings=warnings) if warnings else answer
 
     def _of_resource(self, request: Request, path: ResourcePath, kind: Kind, warnings: list[str]) -> Response | Stream:
         target = Target(kind, path.namespace, path.name, path.subresource)

@@ -19,7 +19,7 @@ from kargo_py.local.apiserver import cel, regex
 from kargo_py.local.apiserver.crdtypes import RULE_REASONS
 from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.gotext import Verbatim
-from kargo_py.local.apiserver.nodes import META, Node, SchemaTooLarge, node_of
+from kargo_py.local.apiserver.nodes import META, Node, SchemaTooLarge, digest, node_of
 from kargo_py.local.apiserver.schema import value_errors
 from kargo_py.local.apiserver.wire import JsonObject, copied, identical
 
@@ -98,6 +98,23 @@ _unsupported = FieldError.unsupported
 
 def errors_of(raw: JsonObject, path: str, *, status: bool) -> list[FieldError]:
     """What is wrong with the schema *raw*; *status* tells whether the kind has a status subresource."""
+    mark = digest(raw), status
+    if mark in _sound:
+        return []
+    errors = _errors_of(raw, path, status=status)
+    if not errors and mark[0] is not None:
+        if len(_sound) >= _MOST_SOUND:
+            _sound.clear()
+        _sound.add(mark)
+    return errors
+
+
+_MOST_SOUND: Final = 1024
+_sound: Final[set[tuple[bytes | None, bool]]] = set()
+"""Schemas in which nothing was wrong. A definition is looked at in each update, and by each server of a process."""
+
+
+def _errors_of(raw: JsonObject, path: str, *, status: bool) -> list[FieldError]:
     if (depth := _depth(raw)) > _MAX_NESTING:
         return [_invalid(path, "", f"nests {depth} deep, and this server takes {_MAX_NESTING}")]
     try:
@@ -560,7 +577,7 @@ def _compile_errors(rule: JsonObject, node: Node, path: str, place: _Place) -> I
     shown = _go_rule(rule)
     optional = bool(rule.get("optionalOldSelf"))
     try:
-        expression = cel.Expression(rule["rule"], optional_old=optional)
+        expression = cel.compiled(rule["rule"], optional_old=optional)
     except cel.ExpressionError as error:
         yield _invalid(f"{path}.rule", shown, f"compilation failed: {error}")
         return
@@ -572,7 +589,7 @@ def _compile_errors(rule: JsonObject, node: Node, path: str, place: _Place) -> I
         return
     if rule.get("messageExpression"):
         try:
-            cel.Expression(rule["messageExpression"], optional_old=optional)
+            cel.compiled(rule["messageExpression"], optional_old=optional)
         except cel.ExpressionError as error:
             what = f"messageExpression compilation failed: {error}"
             yield _invalid(f"{path}.messageExpression", shown, what)

@@ -53,14 +53,29 @@ def field_set(atom: Atom, value: Any) -> FieldSet:
 
 def everything(atom: Atom, value: Any) -> FieldSet:
     """All fields of a value, leaves or not."""
+    if isinstance(value, dict):
+        if atom.map is not None and not atom.map.atomic:
+            return _all_fields(atom.map, value)
+    elif isinstance(value, list) and _shape(atom, value) == "list" and not _list(atom).atomic:
+        return _all_items(_list(atom), value)
+    return _EMPTY
+
+
+def _all_fields(map_type: MapType, value: dict[str, Any]) -> FieldSet:
     made = FieldSet()
-    shape = _shape(atom, value)
-    if shape == "map" and isinstance(value, dict) and not _map(atom).atomic:
-        for name, below in value.items():
-            _put(made, fieldsets.field(name), everything(_field_type(_map(atom), name), below))
-    elif shape == "list" and isinstance(value, list) and not _list(atom).atomic:
-        for element, items in _by_element(_list(atom), value).items():
-            _put(made, element, everything(_list(atom).element, items[0]) if len(items) == 1 else FieldSet())
+    members = made.members
+    for name, below in value.items():
+        element = fieldsets.field(name)
+        members.add(element)
+        if isinstance(below, (dict, list)) and (inner := everything(_field_type(map_type, name), below)):
+            made.children[element] = inner
+    return made
+
+
+def _all_items(list_type: ListType, items: list[Any]) -> FieldSet:
+    made = FieldSet()
+    for element, same in _by_element(list_type, items).items():
+        _put(made, element, everything(list_type.element, same[0]) if len(same) == 1 else _EMPTY)
     return made
 
 
@@ -158,6 +173,7 @@ def _encoded(value: dict[str, Any]) -> bytes | None:
 # Shapes
 
 _NOTHING: Final = Atom()
+_EMPTY: Final = FieldSet()
 
 
 def _shape(atom: Atom, value: Any) -> _Shape:
