@@ -6,7 +6,7 @@ from typing import Final
 
 from kargo_py.local.apiserver import discovery
 from kargo_py.local.apiserver.catalogue import Catalogue
-from kargo_py.local.apiserver.failures import Failure
+from kargo_py.local.apiserver.failures import Failure, unknown_path
 from kargo_py.local.apiserver.negotiation import OBJECTS, check_media, wanted
 from kargo_py.local.apiserver.openapi import Documents as OpenApi
 from kargo_py.local.apiserver.routing import OtherPath
@@ -55,7 +55,7 @@ class Documents:
     def missing(self, root: str, group: str = "") -> Response:
         """404 for a path below *root*: where built-in kinds are it is told in JSON, which is raised as a Failure."""
         if root in _REPRESENTATIONS or (root == "apis" and group and group in self._built_in_groups()):
-            raise Failure(404, "NotFound", "the server could not find the requested resource", {})
+            raise unknown_path()
         return PAGE_NOT_FOUND
 
     def _built_in_groups(self) -> set[str]:

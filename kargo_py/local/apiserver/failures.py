@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from kargo_py.local.apiserver.gotext import Verbatim, compact, number, quoted
 from kargo_py.local.apiserver.wire import ABSENT, JsonObject, Response, encode
@@ -150,13 +150,17 @@ def not_found(group: str, plural: str, name: str) -> Failure:
 
 def unknown_path() -> Failure:
     """404 for a path that nothing is served under."""
-    return Failure(404, "NotFound", "the server could not find the requested resource")
+    return Failure(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(group: str, plural: str, name: str) -> Failure:
     """409 for a create."""
     message = f"{qualified(group, plural)} {quoted(name)} already exists"
     return Failure(409, "AlreadyExists", message, _details(group, kind=plural, name=name))
+
+
+MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
+"""Why an update conflicts."""
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> Failure:

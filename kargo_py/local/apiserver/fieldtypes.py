@@ -44,11 +44,6 @@ class Atom:
     list: ListType | None = None
     map: MapType | None = None
 
-    @property
-    def definite(self) -> bool:
-        """It allows one kind of value only."""
-        return (self.scalar is not None) + (self.list is not None) + (self.map is not None) == 1
-
 
 # Of what no schema describes, maps are owned by field and lists as a whole ...
 _list_of_anything = ListType(Atom())

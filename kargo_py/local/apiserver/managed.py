@@ -445,8 +445,8 @@ def _check_kind(applied: JsonObject, through: Writing) -> None:
 
 
 def _kind_shown(api_version: Any, kind: Any) -> str:
-    group, _, version = (api_version if isinstance(api_version, str) else "").rpartition("/")
-    return f"{group}/{version}, Kind={kind if isinstance(kind, str) else ''}"
+    group, _, version = _text(api_version).rpartition("/")
+    return f"{group}/{version}, Kind={_text(kind)}"
 
 
 def _applied_by(
@@ -579,8 +579,13 @@ def _conflict(found: Sequence[tuple[Owner, Path]]) -> Failure:
 
 def _named(obj: JsonObject) -> str:
     metadata = _metadata(obj)
-    kind = _kind_shown(obj.get("apiVersion") or "", obj.get("kind") or "")
-    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {kind}"
+    kind = _kind_shown(obj.get("apiVersion"), obj.get("kind"))
+    namespace, name = (_text(metadata.get(field)) for field in ("namespace", "name"))
+    return f"{namespace}/{name}; {kind}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _metadata(obj: JsonObject) -> JsonObject:

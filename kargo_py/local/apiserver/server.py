@@ -24,7 +24,7 @@ from kargo_py.local.apiserver.crd import DefinitionRules
 from kargo_py.local.apiserver.decoding import document, object_of
 from kargo_py.local.apiserver.definitions import Definitions
 from kargo_py.local.apiserver.documents import Documents, not_allowed
-from kargo_py.local.apiserver.failures import Failure, bad_request, not_found
+from kargo_py.local.apiserver.failures import Failure, bad_request, not_found, unknown_path
 from kargo_py.local.apiserver.garbage import GarbageCollector
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.namespaces import INITIAL, Namespaces
@@ -157,7 +157,7 @@ class ApiServer:
         if path.subresource and not self._has(kind, path.subresource):
             if kind.custom:
                 raise not_found(kind.group, kind.plural, path.name)
-            raise Failure(404, "NotFound", "the server could not find the requested resource", {})
+            raise unknown_path()
         if kind.answer is not None and request.method == "POST" and not path.name:
             return self._answered(request, target, kind.answer, warnings)
         verb = _verb(request.method, path)

@@ -16,6 +16,7 @@ from uuid import UUID
 from kargo_py.local.apiserver import managed, objectmeta
 from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.failures import (
+    MODIFIED,
     Cause,
     Failure,
     FieldError,
@@ -36,7 +37,6 @@ _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes: no vowe
 _SUFFIX_LENGTH: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX_LENGTH
 _GENERATE_TRIES: Final = 8
-_MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 _UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 _STATUS_RESET: Final = managed.resets("status")
 _ALL_BUT_STATUS_RESET: Final = managed.resets("spec")
@@ -236,7 +236,7 @@ class Writer:
                 why = FieldError(Cause.INVALID, "metadata.resourceVersion", 0, "must be specified for an update")
                 raise invalid(kind.group, kind.plural, target.name, [why])
         elif given != current:
-            raise conflict(kind.group, kind.plural, target.name, _MODIFIED)
+            raise conflict(kind.group, kind.plural, target.name, MODIFIED)
         metadata["resourceVersion"] = current
 
     def _carry_over(self, metadata: JsonObject, old: JsonObject, *, dry_run: bool) -> None:
