@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import embedded
 from tests.conformance.definitions import GADGET, WIDGET
 from tests.conformance.servers import Server, Which
+from tests.envtest.embedded import embedded
 from tests.envtest.server import ApiServer
 
 DEFINITIONS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -32,32 +32,21 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     directory = tmp_path_factory.mktemp(f"conformance-{which}")
     with contextlib.ExitStack() as stack:
         if which == "real":
-            made = real(request.getfixturevalue("apiserver_session"), directory)
+            running: ApiServer = request.getfixturevalue("apiserver_session")
         else:
-            made = stack.enter_context(embedded.running(directory))
+            running = stack.enter_context(embedded(directory))
+        made = seen(running, which, directory)
         stack.callback(made.close)
         for definition in DEFINITIONS:
-            if (
-                made.get(
-                    f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}"
-                ).code
-                == 404
-            ):
+            if made.get(f"{DEFINITIONS_PATH}/{definition['metadata']['name']}").code == 404:
                 made.install(definition)
         yield made
 
 
-def real(server: ApiServer, home: Path) -> Server:
-    """The real one, of this worker."""
-    return Server(
-        "real",
-        server.url,
-        server.token("admin"),
-        server.ca_file,
-        server.kubeconfig("admin"),
-        server.forget_history,
-        home,
-    )
+def seen(server: ApiServer, which: Which, home: Path) -> Server:
+    """As the suite sees a server."""
+    admin = server.kubeconfig("admin")
+    return Server(which, server.url, server.token("admin"), server.ca_file, admin, server.forget_history, home)
 
 
 @pytest.fixture
@@ -78,4 +67,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         difference = item.get_closest_marker("differs")
         if difference and isinstance(item, pytest.Function) and item.callspec.params.get("server") == "embedded":
-            item.add_marker(pytest.mark.xfail(strict=True, reason=difference.args[0]))
+            item.add_marker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=difference.args[0]))

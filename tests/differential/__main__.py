@@ -13,6 +13,12 @@ from tests.differential.fuzzing import arena, fuzz
 from tests.envtest.server import Options, running
 
 
+def tell(text: str) -> None:
+    """Say something at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     """Run, and tell every kind of difference once, in the fewest steps."""
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
@@ -22,7 +28,7 @@ def main() -> int:
     parser.add_argument("--kind", default="", help="only kinds with this in their name")
     parser.add_argument("--no-shrink", action="store_true")
     options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
+    tell(f"seed {options.seed}")
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(running(directory, options=Options(audit="off", authorization="AlwaysAllow")))
@@ -34,9 +40,9 @@ def main() -> int:
             length=options.length,
             kind=options.kind,
             shrink=not options.no_shrink,
-            tell=lambda text: print(text, flush=True),
+            tell=tell,
         )
-    print(report)
+    tell(str(report))
     return 1 if report.differences else 0
 
 

@@ -99,7 +99,11 @@ class Difference:
     def signature(self) -> tuple[str, ...]:
         """What kind of difference it is: two with the same one are taken to have the same cause."""
         step = self.steps[-1]
-        what = re.sub(r"(gauges|looses|[a-z]+s)/[^/]+(/status)?$", r"\1/NAME\2", step.path) if step.path.count("/") > 3 else step.path
+        what = (
+            re.sub(r"(gauges|looses|[a-z]+s)/[^/]+(/status)?$", r"\1/NAME\2", step.path)
+            if step.path.count("/") > 3
+            else step.path
+        )
         verb = "watch" if step.watch else step.method
         return verb, step.media if step.method == "PATCH" else "", what, *_first_difference(self.real, self.embedded)
 
@@ -133,7 +137,7 @@ def _unordered(answer: Any) -> Any:
 
 def _first_difference(real: Any, embedded: Any, path: str = "") -> tuple[str, ...]:
     if isinstance(real, dict) and isinstance(embedded, dict):
-        for name in sorted({*real, *embedded} - {"message"}) + ["message"]:
+        for name in [*sorted({*real, *embedded} - {"message"}), "message"]:
             if name not in real and name not in embedded:
                 continue
             if name not in real or name not in embedded:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from random import Random
 from typing import Any, Final
+from urllib.parse import quote
 
 from tests.differential.steps import (
     APPLY,
@@ -130,7 +131,7 @@ class Drawer:
                 | ({"controller": True} if self.chance(0.5) else {})
                 for _ in range(self.random.choice([0, 1, 2]))
             ]
-        odd = {
+        odd: dict[str, list[Any]] = {
             "resourceVersion": [f"{VERSION}{path}", f"{OLD_VERSION}{path}", "0", "x", "", 5, "99999999999"],
             "uid": [f"{UID}{path}", "other", ""],
             "generation": [7, -1, "x"],
@@ -182,8 +183,6 @@ class Drawer:
     # Writes
 
     def _path(self) -> str:
-        from urllib.parse import quote
-
         return f"{self.subject.collection}/{quote(self.name(), safe='')}"
 
     def options(self) -> list[tuple[str, str]]:
@@ -269,8 +268,14 @@ class Drawer:
         if self.chance(0.15):
             lists = [key for key, value in body.items() if isinstance(value, list)]
             target = body[self.random.choice(lists)] if lists else body
-            directive = self.random.choice(
-                [{"$patch": "replace"}, {"$patch": "delete"}, {"$patch": "merge"}, {"$patch": "odd"}, {"$retainKeys": ["a"]}]
+            directive: JsonObject = self.random.choice(
+                [
+                    {"$patch": "replace"},
+                    {"$patch": "delete"},
+                    {"$patch": "merge"},
+                    {"$patch": "odd"},
+                    {"$retainKeys": ["a"]},
+                ]
             )
             if isinstance(target, list):
                 target.append({"name": "a", **directive})
@@ -289,7 +294,9 @@ class Drawer:
         return Step("PATCH", path, self.options(), body, JSON_PATCH)
 
     def _operation(self) -> JsonObject:
-        op = self.random.choices(["add", "replace", "remove", "test", "move", "copy", "odd"], [10, 6, 6, 4, 2, 2, 0.4])[0]
+        op = self.random.choices(["add", "replace", "remove", "test", "move", "copy", "odd"], [10, 6, 6, 4, 2, 2, 0.4])[
+            0
+        ]
         pointer, schema = self._pointer()
         made: JsonObject = {"op": op, "path": pointer}
         if op in {"add", "replace", "test"}:
@@ -309,7 +316,10 @@ class Drawer:
                 "finalizers": {"type": "array", "items": {"type": "string", "enum": ["x.io/a", "x.io/b"]}},
             },
         }
-        schema: JsonObject = {"type": "object", "properties": {**self.subject.schema["properties"], "metadata": metadata}}
+        schema: JsonObject = {
+            "type": "object",
+            "properties": {**self.subject.schema["properties"], "metadata": metadata},
+        }
         tokens: list[str] = []
         while True:
             if schema.get("properties"):
@@ -325,7 +335,9 @@ class Drawer:
             if self.chance(0.35):
                 break
         if self.chance(0.03):
-            return self.random.choice(["", "/", "spec", "/~2", "/metadata/name", "/metadata/resourceVersion", "/kind"]), {}
+            return self.random.choice(
+                ["", "/", "spec", "/~2", "/metadata/name", "/metadata/resourceVersion", "/kind"]
+            ), {}
         return "/" + "/".join(tokens), schema
 
     def _apply(self, path: str) -> Step:
@@ -392,7 +404,7 @@ class Drawer:
         return query
 
     def _field_selector(self) -> str:
-        fields = ["metadata.name", "metadata.namespace", *self.subject.field_selectors * 2]
+        fields = ["metadata.name", "metadata.namespace", *self.subject.field_selectors, *self.subject.field_selectors]
         if self.chance(0.1):
             fields = ["spec.nope", "metadata.labels", "", "metadata.uid"]
         values = ["a", "on", "off", "2", "Opaque", SEQ, "", "a,metadata.name=a", "\\", "a=b"]

@@ -69,7 +69,7 @@ def fuzz(
     seconds: float = float("inf"),
     kind: str = "",
     shrink: bool = True,
-    tell: Callable[[str], None] = lambda text: None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Play *sequences* with seeds from *seed* on, or as many as there is time for."""
     report = Report()

@@ -73,7 +73,9 @@ class Arena:
         self.both(Step("POST", "/api/v1/namespaces", body={"metadata": {"name": name}}))
         memories = Memory(name), Memory(name)
         names = Names(name), Names(name)
-        for memory, answer in zip(memories, self.both(Step("GET", "/api/v1/namespaces", [("limit", "1")])), strict=True):
+        for memory, answer in zip(
+            memories, self.both(Step("GET", "/api/v1/namespaces", [("limit", "1")])), strict=True
+        ):
             memory.note(Step("GET", ""), answer)
             memory.token = ""
         played = Played(steps, None, *names)
@@ -85,8 +87,8 @@ class Arena:
             shown = [of.answer(answer) for of, answer in zip(names, answers, strict=True)]
             if not alike(*shown):
                 if is_listed(step, *shown):
+                    self.masked += 1
                     if (answers[0].code < 300) == (answers[1].code < 300):
-                        self.masked += 1
                         continue
                     break
                 played.difference = Difference([*(s for s in steps[:index] if not s.watch), step], *shown)
@@ -118,6 +120,12 @@ class Arena:
     def difference(self, steps: Sequence[Step]) -> Difference | None:
         """The first difference in *steps*."""
         return self.finish(self.play(steps))
+
+    def unmasked(self, steps: Sequence[Step]) -> bool:
+        """Whether *steps* show a difference that is listed."""
+        before = self.masked
+        self.difference(steps)
+        return self.masked > before
 
     def shrunk(self, found: Difference, seconds: float = 30.0) -> Difference:
         """The same difference in fewer and smaller steps."""

@@ -545,12 +545,13 @@ class CustomRules:
         return errors
 
     def warnings(self, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """Finalizers that others might choose, too."""
+        """New finalizers that others might choose, too."""
+        before = old["metadata"].get("finalizers", ()) if old is not None else ()
         advice = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
         return [
             f'metadata.finalizers: "{name}": {advice}'
             for name in obj["metadata"].get("finalizers", ())
-            if "/" not in name and name not in {ORPHAN, FOREGROUND}
+            if "/" not in name and name not in {ORPHAN, FOREGROUND, *before}
         ]
 
 

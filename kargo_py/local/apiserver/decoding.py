@@ -23,6 +23,10 @@ _SUMMARY: Final = 30
 class KindMissing(Undecodable):
     """A custom resource that does not say what it is."""
 
+    def __init__(self, body: bytes, api_version: str) -> None:
+        super().__init__(f"Object 'Kind' is missing in '{body.decode(errors='replace')}'")
+        self.api_version = api_version
+
 
 def media_type(request: Request) -> str:
     """The content type without parameters; JSON if there is none."""
@@ -73,7 +77,8 @@ def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]
         raise _unhandled(kind, str(error)) from error
     except KindMissing as error:
         if validation == "Ignore":
-            raise _unhandled(kind, str(error)) from error
+            api_version = error.api_version or kind.api_version
+            raise _unhandled(kind, str(error), {"kind": kind.kind, "apiVersion": api_version}) from error
         raise _unrecognized(kind, error.unrecognized, request.body) from error
     except Undecodable as error:
         raise _unrecognized(kind, error.unrecognized, request.body) from error
@@ -147,7 +152,7 @@ def _typed(value: Any, body: bytes, kind: Kind, catalogue: Catalogue) -> JsonObj
     api_version, name = given.get("apiVersion", ""), given.get("kind", "")
     if kind.custom:
         if not name:
-            raise KindMissing(f"Object 'Kind' is missing in '{body.decode(errors='replace')}'")
+            raise KindMissing(body, api_version)
         if api_version.count("/") > 1:
             raise Undecodable(f"unexpected GroupVersion string: {api_version}")
         given["apiVersion"] = api_version

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -53,7 +53,8 @@ def patch(
     media = media_type(request)
     reader = _Reader(target.kind, catalogue, options, warnings)
     if media == APPLY:
-        return writer.apply(target, _applied(request, options, warnings), reader.read_applied, options)
+        reader.applied = _applied(request, options, warnings)
+        return writer.apply(target, reader.applied, reader.read_applied, options)
     if writer.existing(target) is None:
         raise target.missing
     if media == STRATEGIC:
@@ -154,6 +155,8 @@ class _Reader:
     """What is wrong with the patch itself, for strict validation."""
     shown: str = ""
     """What failures show; what the patch has made, if it is empty."""
+    applied: JsonObject = field(default_factory=dict)
+    """What is applied, if it is an apply."""
 
     def read_applied(self, made: JsonObject) -> JsonObject:
         """What an apply has made. Raises Failure.
@@ -166,8 +169,8 @@ class _Reader:
             try:
                 made = restored(kind.struct, made)
             except Mistyped as error:
-                metadata = made["metadata"]
-                what = f"({metadata.get('namespace', '')}/{metadata.get('name', '')}; {_gvk(kind)})"
+                given = self.applied.get("metadata") or {}
+                what = f"({given.get('namespace') or ''}/{given.get('name') or ''}; {_gvk(kind)})"
                 why = f"unable to convert unstructured object to {_gvk(kind)}: {error}"
                 raise internal(f"failed to convert new object {what} to proper version: {why}") from error
         self._check_identity(made)
@@ -182,8 +185,12 @@ class _Reader:
         strict = self.options.validation == "Strict"
         if strict and not self.shown:
             self.shown = _json(made)  # before unknown fields are taken out
+        versionless = not self.kind.custom and not made.get("apiVersion")
         self._check_identity(made)
         complaints = [*self.complaints, *self._decode(made)]
+        if versionless:  # then it is read as an object of Kubernetes' internal version, in which nothing has a name
+            made["metadata"] = {}
+            complaints.append('unknown field "metadata"')
         if complaints and strict:
             raise self._unusable(made, f"strict decoding error: {', '.join(complaints)}")
         if self.options.validation == "Warn":
@@ -199,11 +206,11 @@ class _Reader:
 
     def _check_identity(self, made: JsonObject) -> None:
         kind, name, api_version = self.kind, made.get("kind"), made.get("apiVersion")
-        for field, value in (("kind", name), ("apiVersion", api_version)):
+        for place, value in (("kind", name), ("apiVersion", api_version)):
             if not isinstance(value, str | None):
                 found = json_type(value)
                 raise self._unusable(
-                    made, f"json: cannot unmarshal {found} into Go struct field .{field} of type string"
+                    made, f"json: cannot unmarshal {found} into Go struct field .{place} of type string"
                 )
         if not kind.custom:
             if why := unlike(made, api_version or kind.api_version, name or kind.kind, kind, self.catalogue):

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from kargo_py.local.apiserver import builtin, patching, reading, watching
+from kargo_py.local.apiserver import builtin, patching, reading, selectors, watching
 from kargo_py.local.apiserver.background import Background
 from kargo_py.local.apiserver.bodies import MAX_BODY, Undecodable
 from kargo_py.local.apiserver.catalogue import Catalogue
@@ -312,7 +312,7 @@ class ApiServer:
         options = write_options(request, "UpdateOptions")
         obj = object_of(request, target.kind, options.validation, warnings, self.catalogue)
         written = self._writer.update(target, obj, options)
-        return self._written(written, target, look, warnings)
+        return self._written(written, target, look, warnings, before)
 
     def _patch(self, request: Request, target: Target, warnings: list[str]) -> Response:
         media = patching.check_type(request, target.kind)
@@ -337,6 +337,10 @@ class ApiServer:
     def _delete_all(self, request: Request, target: Target) -> Response:
         look = wanted(request.headers.get("accept", ""))
         options = list_options(request, watch_path=False)
+        selectors.labels(
+            options.label_selector
+        )  # what cannot be read in the query is told before the body is looked at
+        selectors.field_terms(options.field_selector)
         deletion = self._delete_options(request)
         kind = target.kind
         page = reading.page(self.catalogue.collection(kind), kind, target.namespace, options, self.store.version)

