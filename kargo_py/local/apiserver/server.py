@@ -312,7 +312,7 @@ class ApiServer:
         options = write_options(request, "UpdateOptions")
         obj = object_of(request, target.kind, options.validation, warnings, self.catalogue)
         written = self._writer.update(target, obj, options)
-        return self._written(written, target, look, warnings, before)
+        return self._written(written, target, look, warnings)
 
     def _patch(self, request: Request, target: Target, warnings: list[str]) -> Response:
         media = patching.check_type(request, target.kind)
