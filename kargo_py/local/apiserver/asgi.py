@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapp
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote_plus
 
@@ -241,11 +242,16 @@ async def _send_whole(send: Send, answer: Response, warnings: Sequence[str]) -> 
     await send({"type": "http.response.body", "body": answer.body})
 
 
+@lru_cache(maxsize=1)
+def _date(second: int) -> bytes:
+    return formatdate(second, usegmt=True).encode()
+
+
 def _headers(answer: Response | Stream, warnings: Sequence[str]) -> list[Header]:
     headers: list[Header] = [
         (b"cache-control", b"no-cache, private"),
         (b"content-type", answer.content_type.encode("latin-1")),
-        (b"date", formatdate(time.time(), usegmt=True).encode()),
+        (b"date", _date(int(time.time()))),
     ]
     if isinstance(answer, Response):
         headers.append((b"content-length", b"%d" % len(answer.body)))
