@@ -18,6 +18,7 @@ from kargo_py.local.apiserver import fieldsets
 from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, internal
 from kargo_py.local.apiserver.fieldsets import BadFields, FieldSet, Path
 from kargo_py.local.apiserver.fieldtypes import ABSENT, Types
+from kargo_py.local.apiserver.gotime import DAY
 from kargo_py.local.apiserver.structured import (
     Comparison,
     TypingFailed,
@@ -37,7 +38,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MAX_MANAGER_LENGTH: Final = 128
 _MAX_UPDATERS: Final = 10
 _MAX_ANNOTATIONS_SIZE: Final = 256 * 1024
-_CANONICAL_TIME: Final = re.compile(r"20\d\d-(0[1-9]|1[012])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ")
+_CANONICAL_TIME: Final = re.compile(rf"{DAY}T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ", re.ASCII)
 _NO_FIELDS: Final = FieldSet()
 _METADATA: Final = (
     "name",
