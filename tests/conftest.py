@@ -20,7 +20,7 @@ import pytest
 import structlog
 from structlog.typing import EventDict
 
-pytest_plugins = ["tests.envtest.fixtures"]
+pytest_plugins = ["pytester", "kargo_py.testing.plugin", "tests.envtest.fixtures"]
 
 # CI judges a change by the same examples every time; a developer's runs go on looking for new ones.
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)

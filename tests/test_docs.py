@@ -16,11 +16,17 @@ from typer.testing import CliRunner
 from kargo_py.cli.main import app
 from kargo_py.controllers.running import Options
 from kargo_py.controllers.world import Responsibility
+from kargo_py.local.argocd.repositories import ScriptedRepository
+from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD, ScriptedApplication, ScriptedProject
+from kargo_py.testing.kube_api import KubeApi, Promotion
 from tests.envtest.access import RULES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 EMBED = (DOCS / "how-to/embed.md").read_text()
+KIT = (DOCS / "how-to/test-your-pipeline.md").read_text()
 CLI = (DOCS / "reference/cli.md").read_text()
+APISERVER = (DOCS / "reference/embedded-apiserver.md").read_text()
+SAMPLES = re.findall(r"^```python\n(.*?)^```", EMBED + APISERVER, re.MULTILINE | re.DOTALL)
 
 
 def table_after(text: str, words: str) -> list[list[str]]:
@@ -62,16 +68,41 @@ def test_options_of_run() -> None:
     assert told == options
 
 
-def test_options_of_apiserver() -> None:
+@pytest.mark.parametrize(
+    ("command", "before"), [("apiserver", "The line comes on standard output"), ("demo", "Shows a pipeline at work")]
+)
+def test_options_of_the_others(command: str, before: str) -> None:
     """The table of the command has the options that the help has, in this order, with metavars."""
-    shown = CliRunner().invoke(app, ["apiserver", "--help"]).stdout.split("Options:")[1]
+    shown = CliRunner().invoke(app, [command, "--help"]).stdout.split("Options:")[1]
     options = re.findall(r"^  (--\S+(?: [A-Z]+)?)", shown, re.MULTILINE)
 
-    told = [option.strip("`") for option, *_ in table_after(CLI, "The line comes on standard output")]
+    told = [option.strip("`") for option, *_ in table_after(CLI, before)]
     assert told == [option for option in options if option != "--help"]
 
 
-@pytest.mark.parametrize("code", re.findall(r"^```python\n(.*?)^```", EMBED, re.MULTILINE | re.DOTALL))
+@pytest.mark.parametrize(
+    ("words", "owner", "unlisted"),
+    [
+        ("### kube_api", KubeApi, {"resource", "resources", "named", "promotion"}),
+        ("### What promote gives", Promotion, {"name"}),
+    ],
+)
+def test_names_of_the_test_kit(words: str, owner: type, unlisted: set[str]) -> None:
+    """What is meant for tests stands in the guide, but for what explains itself."""
+    told = set(re.findall(r"[`.](\w+)", " ".join(row[0] for row in table_after(KIT, words))))
+    assert {name for name in vars(owner) if not name.startswith("_")} - told == unlisted
+
+
+def test_words_to_the_simulated_argocd() -> None:
+    """What the guide lets a test say to it, it understands."""
+    told = set(re.findall(r"\.(\w+)\(", " ".join(row[0] for row in table_after(KIT, "Without a word every sync"))))
+    understood = {*dir(SimulatedArgoCD), *dir(ScriptedApplication), *dir(ScriptedProject), *dir(ScriptedRepository)}
+
+    assert len(told) > 5
+    assert told - understood == set()
+
+
+@pytest.mark.parametrize("code", SAMPLES)
 def test_imports(code: str) -> None:
     """What the samples import from us is there."""
     imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]

@@ -13,7 +13,6 @@ import argparse
 import ast
 import inspect
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -230,7 +229,7 @@ class _Schema:
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
         self._models = {model.__name__: model for model in _models(kind.model)}
-        self._schemas: JsonObject = {name: m.model_json_schema(by_alias=True) for name, m in self._models.items()}
+        self._schemas: JsonObject = {name: _json_schema(model) for name, model in self._models.items()}
 
     def root(self) -> JsonObject:
         """The schema of the kind."""
@@ -302,6 +301,11 @@ def _at(schema: JsonObject, path: str) -> JsonObject:
     return schema
 
 
+@cache
+def _json_schema(model: type[BaseModel]) -> JsonObject:
+    return model.model_json_schema(by_alias=True)
+
+
 def _wire(model: type[BaseModel], field: str) -> str:
     return model.model_fields[field].alias or field
 
@@ -317,9 +321,7 @@ def _field_docs(model: type[BaseModel]) -> dict[str, str]:
     for cls in reversed(model.__mro__):
         if not (issubclass(cls, BaseModel) and cls.__module__.startswith("kargo_py.")):
             continue
-        (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-        statements = body.body if isinstance(body, ast.ClassDef) else []
-        for before, after in pairwise(statements):
+        for before, after in pairwise(_classes(cls.__module__)[cls.__qualname__].body):
             if (
                 isinstance(before, ast.AnnAssign)
                 and isinstance(before.target, ast.Name)
@@ -329,6 +331,13 @@ def _field_docs(model: type[BaseModel]) -> dict[str, str]:
             ):
                 found[before.target.id] = inspect.cleandoc(after.value.value)
     return found
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module as they are written."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {statement.name: statement for statement in tree.body if isinstance(statement, ast.ClassDef)}
 
 
 def _models(root: type[BaseModel]) -> list[type[BaseModel]]:

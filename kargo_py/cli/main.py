@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -26,6 +28,8 @@ NOT_INSTALLED = message(
 CANNOT_RUN = 1
 USAGE_ERROR = 2
 """Typer's own code for an option that does not exist."""
+INTERRUPTED = 130
+"""A shell's code for SIGINT."""
 
 app = typer.Typer(
     name="kargo-py",
@@ -208,6 +212,32 @@ def apiserver(
     options = Options(host, port, allow_remote, write_kubeconfig, crds or (), logs)
     if (why := run_apiserver(options)) is not None:
         fail(why)
+
+
+@app.command()
+def demo(
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave everything running at the end, until Ctrl-C, to look around.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port of the API server on 127.0.0.1; 0: any.")
+    ] = 0,
+) -> None:
+    """See it work in ten seconds: an API server, a simulated Argo CD and the controllers, all in this process."""
+    # Until its event loop takes the signal there is nothing to end in order, and a KeyboardInterrupt within an import
+    # would make some Python code's own clean-up fail.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    try:
+        from kargo_py.demo.program import DemoFailed, show
+    except ModuleNotFoundError as error:
+        fail(NOT_INSTALLED(package=error.name))
+    try:
+        code = show(keep=keep, port=port)
+    except DemoFailed as error:
+        for line in error.log:
+            typer.echo(line, err=True)
+        fail(str(error))
+    raise typer.Exit(code)
 
 
 def fail(why: str, code: int = CANNOT_RUN) -> NoReturn:

@@ -93,6 +93,7 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.cli.logs": "Options of the log",
     "kargo_py.cli.main": "Files and packages",
     "kargo_py.controllers.metrics": "The address for metrics",
+    "kargo_py.demo.telling": "The demo",
     "kargo_py.controllers.running": "What must be there",
     "kargo_py.local.apiserver.serve": "The embedded API server: where it listens",
     "kargo_py.local.apiserver.kubeconfig": "The embedded API server: its kubeconfig",

@@ -7,10 +7,10 @@ that were begun are finished.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
@@ -23,6 +23,7 @@ from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.world import COMPONENT, NAMESPACES, Responsibility, World
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.kube.cache import Cache
+from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.connection import connect
 from kargo_py.kube.controller import Controller
@@ -94,7 +95,7 @@ async def run_controllers(options: Options, *, ready: asyncio.Event | None = Non
             instance = await _instance(client, options.instance)
         except (KubeError, StampError) as error:
             raise StartError(str(error)) from error
-        await _run(assemble(client, argocd_client, instance, options), options, ready)
+        await run_assembly(assemble(client, argocd_client, instance, options), options, ready=ready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +109,25 @@ class Assembly:
     servers: Mapping[str, Stats]
 
 
-def assemble(client: RestClient, argocd_client: RestClient, instance: str, options: Options) -> Assembly:
-    """Put the parts together; nothing runs yet."""
-    recorders = [EventRecorder(client, COMPONENT, instance)]
+def assemble(
+    client: RestClient,
+    argocd_client: RestClient,
+    instance: str,
+    options: Options,
+    *,
+    now: Callable[[], datetime] = utc_now,
+) -> Assembly:
+    """Put the parts together; nothing runs yet. *now* is the wall clock, of which only what people read is taken."""
+    recorders = [EventRecorder(client, COMPONENT, instance, now=now)]
     servers = {"kargo": client.stats}
     if argocd_client is not client:
-        recorders.append(EventRecorder(argocd_client, COMPONENT, instance))
+        recorders.append(EventRecorder(argocd_client, COMPONENT, instance, now=now))
         servers["argocd"] = argocd_client.stats
     argocd = ArgoCD(
         argocd_client,
         namespace=options.argocd_namespace if options.watch_argocd_namespace_only else "",
         default_namespace=options.argocd_namespace,
+        now=now,
     )
     world = World(
         instance=instance,
@@ -129,6 +138,7 @@ def assemble(client: RestClient, argocd_client: RestClient, instance: str, optio
         steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd)},
         checkers={ARGOCD_UPDATE: argocd},
         responsibility=options.responsibility,
+        now=now,
         abort_patience=options.abort_patience,
     )
     return Assembly(
@@ -140,7 +150,8 @@ def assemble(client: RestClient, argocd_client: RestClient, instance: str, optio
     )
 
 
-async def _run(assembly: Assembly, options: Options, ready: asyncio.Event | None) -> None:
+async def run_assembly(assembly: Assembly, options: Options, *, ready: asyncio.Event | None = None) -> None:
+    """Fill the caches and reconcile until cancelled; sets *ready* once they are filled. Raises StartError."""
     try:
         # Two groups, so that at the end the controllers stop first: what they still do is seen and told.
         async with _metrics(assembly, options.metrics_address), asyncio.TaskGroup() as supply:

@@ -86,8 +86,8 @@ class StageController:
         if app is None:
             return ()
         index = f"checked:{ARGOCD_UPDATE}"
-        holding = {JSON.meta(stage).key for stage in self._world.stages.indexed(index, app.key)}
-        return holding.union(*(stage_of(p) for p in self._world.promotions.indexed(index, app.key)))
+        holding = [JSON.meta(stage).key for stage in self._world.stages.indexed(index, app.key)]
+        return holding + [key for p in self._world.promotions.indexed(index, app.key) for key in stage_of(p)]
 
     def _stages_of_freight(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         """Freight that comes back may have to be told again where it is."""

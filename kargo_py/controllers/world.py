@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Generic, TypeVar
 
@@ -24,6 +24,7 @@ from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import HealthChecker
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
+from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import Conflict, OutcomeUnknown
 from kargo_py.kube.events import Event, EventRecorder, Regarding
@@ -242,7 +243,7 @@ class World:
     steps: Mapping[str, StepRunner]
     checkers: Mapping[str, HealthChecker]
     responsibility: Responsibility = Responsibility()
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    now: Callable[[], datetime] = utc_now
     argocd_recorder: EventRecorder | None = None
     abort_patience: timedelta = timedelta(minutes=10)
     unreadable_applications: int = field(default=0, init=False)

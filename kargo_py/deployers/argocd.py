@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -54,6 +54,7 @@ from kargo_py.deployers.base import Before, HealthVerdict, Observation, Record, 
 from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client, PatchType
+from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, OutcomeUnknown
 from kargo_py.kube.resources import Key
@@ -227,8 +228,16 @@ class Origin:
 class ArgoCD:
     """Starts and watches syncs of Applications through one API server's Argo CD."""
 
-    def __init__(self, client: Client, *, namespace: str = "", default_namespace: str = "argocd") -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str = "",
+        default_namespace: str = "argocd",
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
         self._client = client
+        self._now = now
         self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
         self.applications: Cache[Application] = Cache(client, APPLICATIONS, codec=self._codec, namespace=namespace)
@@ -501,7 +510,8 @@ class ArgoCD:
 
     async def _terminate(self, app: Application, mark: str) -> None:
         """Ask for the end once; that it was accepted proves nothing, so an unknown outcome does not matter either."""
-        patch = terminate_patch(app, mark, _rfc3339_now())
+        # A required field of Argo CD's; nothing of ours reads it back.
+        patch = terminate_patch(app, mark, self._now().strftime("%Y-%m-%dT%H:%M:%SZ"))
         self.attempt(app.key, mark).terminated_at = asyncio.get_running_loop().time()
         await self._patch(app.key, patch)
 
@@ -730,8 +740,3 @@ def _updated(record: Record, decision: Decision) -> Record:
 
 def _undecided(record: Record) -> KubeError:
     return KubeError(CHANGES_TOO_FAST(app=describe(record.key)))
-
-
-def _rfc3339_now() -> str:
-    """For a required field of Argo CD's; nothing of ours reads it back."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 import structlog
 
 from kargo_py.kube.client import Client, JsonObject
+from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import AlreadyExists, KubeError
 from kargo_py.kube.resources import Key, Resource
@@ -110,7 +111,7 @@ class EventRecorder:
         instance: str,
         *,
         capacity: int = 1000,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._client = client
         self._component = component

@@ -32,7 +32,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def apiserver_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """One server for this worker; for fixtures of a wide scope (tests ask for ``apiserver``)."""
-    if request.param == EMBEDDED:
+    # Without a parameter where another fixture asks for it by name.
+    if getattr(request, "param", REAL) == EMBEDDED:
         with embedded(tmp_path_factory.mktemp("embedded")) as server:
             yield server
         return

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -19,12 +18,13 @@ from kargo_py.argocd.application import APPLICATIONS, mark_of
 from kargo_py.kube.codec import JSON
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD
 from kargo_py.local.argocd.timing import Version
+from tests.protocol import others
+from tests.protocol.others import ALICE
 from tests.protocol.universe import APP, Universe, is_ours, universe
 
 pytestmark = pytest.mark.looptime
 
 JsonObject = dict[str, Any]
-ALICE: JsonObject = {"initiatedBy": {"username": "alice"}, "info": [{"name": "by", "value": "alice"}], "sync": {}}
 MILLISECOND = 0.001
 
 
@@ -119,51 +119,14 @@ async def test_killed_while_it_aborts(first: int) -> None:
             assert_laws(world)
 
 
-async def start(world: Universe) -> bool:
-    """As Argo CD's own API server starts an operation."""
-    app = world.app()
-    state = (app.get("status") or {}).get("operationState") or {}
-    if "operation" in app or state.get("phase") in {"Running", "Terminating"}:
-        return False
-    guard = {"resourceVersion": app["metadata"]["resourceVersion"]}
-    await world.write({"metadata": guard, "operation": ALICE, "status": {"operationState": None}})
-    return True
-
-
-async def overwrite(world: Universe) -> bool:
-    """As a careless tool does."""
-    await world.write([{"op": "add", "path": "/operation", "value": ALICE}])
-    return True
-
-
-async def replace(world: Universe) -> bool:
-    """As RollingSync does: whatever is there, and as if it were new."""
-    if world.app().get("status") is None:
-        return False
-    await world.write(
-        [
-            {"op": "add", "path": "/operation", "value": ALICE},
-            {"op": "add", "path": "/status/operationState", "value": None},
-            {"op": "remove", "path": "/status/operationState"},
-        ]
-    )
-    return True
-
-
-async def remove(world: Universe) -> bool:
-    """As somebody who wants it to stop."""
-    there = "operation" in world.app()
-    await world.write({"operation": None})
-    return there
-
-
-async def terminate(world: Universe) -> bool:
-    """As ``argocd app terminate-op`` does."""
-    state = (world.app().get("status") or {}).get("operationState") or {}
-    if "operation" not in world.app() or state.get("phase") != "Running":
-        return False
-    await world.write({"status": {"operationState": {"phase": "Terminating"}}})
-    return True
+async def meddle(world: Universe, act: str) -> bool:
+    """Let somebody else act; False if there was nothing to do."""
+    if act == "recreate":
+        return await recreate(world)
+    body = others.ACTS[act](world.app())
+    if body is not None:
+        await world.write(body)
+    return body is not None
 
 
 async def recreate(world: Universe) -> bool:
@@ -174,19 +137,12 @@ async def recreate(world: Universe) -> bool:
 
 
 # How often each act finds something to do in 26 moments, at least.
-ACTS: dict[Callable[[Universe], Awaitable[bool]], int] = {
-    start: 8,
-    overwrite: 26,
-    replace: 20,
-    remove: 10,
-    terminate: 8,
-    recreate: 26,
-}
+ACTS = {"start": 8, "overwrite": 26, "replace": 20, "remove operation": 10, "terminate": 8, "recreate": 26}
 
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("hang", [False, True], ids=["short", "hook"])
-async def test_somebody_else_at_any_moment(act: Callable[[Universe], Awaitable[bool]], hang: bool) -> None:
+async def test_somebody_else_at_any_moment(act: str, hang: bool) -> None:
     """Whatever others do, whenever, its end included: an end that is true, nothing of ours twice, theirs untouched."""
     acted = 0
     for moment in range(0, 260, 10):
@@ -195,7 +151,7 @@ async def test_somebody_else_at_any_moment(act: Callable[[Universe], Awaitable[b
                 argo.application(APP.name).next_sync(hang=True)
             await world.promote()
             await asyncio.sleep(moment * MILLISECOND)
-            acted += await act(world)
+            acted += await meddle(world, act)
             for _ in range(120):
                 await asyncio.sleep(1)
                 finish_hooks(argo)
@@ -204,7 +160,7 @@ async def test_somebody_else_at_any_moment(act: Callable[[Universe], Awaitable[b
             assert_laws(world)
             assert not trespasses(world), (moment, trespasses(world))
 
-    assert acted >= (ACTS[act] if not hang or act is not start else 1)
+    assert acted >= (ACTS[act] if not hang or act != "start" else 1)
 
 
 def finish_hooks(argo: SimulatedArgoCD) -> None:
@@ -375,7 +331,7 @@ async def test_time_of_others_does_not_count() -> None:
     """While somebody else's operation holds the Application, the time of ours does not run."""
     async with universe() as (world, argo), world.process():
         argo.application(APP.name).next_sync(hang=True)
-        await start(world)
+        await meddle(world, "start")
         await asyncio.sleep(1)
         await world.promote(retry={"timeout": "1m"})
         await asyncio.sleep(600)

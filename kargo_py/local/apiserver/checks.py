@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kargo_py.local.apiserver import formats, regex
-from kargo_py.local.apiserver.failures import ABSENT, Cause, FieldError
+from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.gotext import compact, number, quoted
-from kargo_py.local.apiserver.nodes import Node, equal
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.nodes import Node
+from kargo_py.local.apiserver.wire import ABSENT, JsonObject, identical
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _MAX_WHOLE: Final = (1 << 53) - 1
@@ -102,7 +102,7 @@ class Twin:
                 return False
             twins = map(self.index, range(len(new)))
             return all(twin is not None and twin.same() for twin in twins)
-        return equal(new, old)
+        return identical(new, old)
 
 
 def map_key(node: Node, item: Any) -> str | None:
@@ -521,7 +521,7 @@ def _is_enumerated(value: Any, allowed: Any) -> bool:
         if isinstance(value, bool) or isinstance(allowed, bool):
             return value is allowed
         return (int(value) if isinstance(allowed, int) else value) == allowed
-    return equal(value, allowed)
+    return identical(value, allowed)
 
 
 def _invalid(path: str, value: Any, what: str) -> Fault:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from kargo_py.local.apiserver import gotime
@@ -19,11 +21,16 @@ from kargo_py.local.apiserver.wire import JsonObject
 REFERENCE: Final = "#/components/schemas/"
 
 
-class Undecodable(Exception):
-    """The value does not fit into the type. ``str()`` is what Go says."""
+class Mistyped(Exception):
+    """The value does not fit into the type. ``str()`` is what Go says.
+
+    Go keeps the first such error and reads on, unless it is ``final``: a time reads itself, and its error ends all.
+    """
+
+    final = False
 
 
-class Mismatch(Undecodable):
+class Mismatch(Mistyped):
     """A JSON value of another type than the field's."""
 
     def __init__(self, found: str, go: str) -> None:
@@ -229,8 +236,29 @@ def _lenient_base64(text: str) -> str:
     return base64.b64encode(base64.b64decode(bytes(byte for _, byte in visible))).decode()
 
 
-def _corrupt(place: int) -> Undecodable:
-    return Undecodable(f"illegal base64 data at input byte {place}")
+def _corrupt(place: int) -> Mistyped:
+    return Mistyped(f"illegal base64 data at input byte {place}")
+
+
+@contextmanager
+def _final() -> Iterator[None]:
+    try:
+        yield
+    except Mistyped as wrong:
+        wrong.final = True
+        raise
+
+
+def _read_on(wrong: Mistyped, rest: Iterable[Callable[[], Any]]) -> None:
+    """Do as Go does after its first error: read the rest, which may have one that is final. Raises Mistyped."""
+    if wrong.final:
+        return
+    for read in rest:
+        try:
+            read()
+        except Mistyped as other:
+            if other.final:
+                raise other from None
 
 
 class Time(GoType):
@@ -243,12 +271,13 @@ class Time(GoType):
         self._read = gotime.micro_time if micro else gotime.time
 
     def decode(self, value: Any, unknown: list[str]) -> Any:
-        if type(value) is not str:
-            raise Mismatch(json_type(value), self.go)
-        try:
-            return self._read(value)
-        except gotime.TimeError as wrong:
-            raise Undecodable(str(wrong)) from None
+        with _final():
+            if type(value) is not str:
+                raise Mismatch(json_type(value), self.go)
+            try:
+                return self._read(value)
+            except gotime.TimeError as wrong:
+                raise Mistyped(str(wrong)) from None
 
     def zero(self) -> Any:
         return None
@@ -292,7 +321,11 @@ class List(GoType):
         decoded = []
         for index, element in enumerate(value):
             mark = len(unknown)
-            decoded.append(item.decode({} if element is None else element, unknown))
+            try:
+                decoded.append(item.decode({} if element is None else element, unknown))
+            except Mistyped as wrong:
+                _read_on(wrong, (partial(item.decode, other or {}, []) for other in value[index + 1 :]))
+                raise
             if len(unknown) > mark:
                 unknown[mark:] = [_joined(f"[{index}]", path) for path in unknown[mark:]]
         return decoded
@@ -418,8 +451,11 @@ class Struct(GoType):
             mark = len(unknown)
             try:
                 result = read(item, unknown)
-            except Mismatch as wrong:
-                wrong.within(self.name, name)
+            except Mistyped as wrong:
+                if isinstance(wrong, Mismatch):
+                    wrong.within(self.name, name)
+                rest = list(value.items())[list(value).index(name) + 1 :]
+                _read_on(wrong, (partial(self._read_field, other) for other in rest))
                 raise
             if len(unknown) > mark:
                 unknown[mark:] = [_joined(name, path) for path in unknown[mark:]]
@@ -429,6 +465,15 @@ class Struct(GoType):
             if name not in decoded:
                 decoded[name] = zero()
         return decoded
+
+    def _read_field(self, field: tuple[str, Any]) -> None:
+        name, item = field
+        if name in self._readers and item is not None:
+            try:
+                self._readers[name][0](item, [])
+            except Mismatch as wrong:
+                wrong.within(self.name, name)
+                raise
 
     def zero(self) -> Any:
         return self.decode({}, [])

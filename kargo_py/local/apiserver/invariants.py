@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, Final
 
 from kargo_py.local.apiserver import names
-from kargo_py.local.apiserver.failures import ABSENT, Cause, FieldError
+from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.gotext import quoted
 from kargo_py.local.apiserver.nodes import Node
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.wire import ABSENT, JsonObject
 
 _META_TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"), str),
@@ -125,7 +124,7 @@ def _resource_errors(value: JsonObject, path: str) -> list[FieldError]:
             errors.append(FieldError(Cause.INVALID, where, text, "must not be empty"))
         elif key == "apiVersion" and text.count("/") > 1:
             errors.append(FieldError(Cause.INVALID, where, text, f"unexpected GroupVersion string: {text}"))
-        elif key == "kind" and (complaints := dns1035_label(text.lower())):
+        elif key == "kind" and (complaints := names.dns1035_label(text.lower())):
             detail = f"may have mixed case, but should otherwise match: {','.join(complaints)}"
             errors.append(FieldError(Cause.INVALID, where, text, detail))
     if "metadata" in value:
@@ -141,17 +140,3 @@ def _metadata_errors(metadata: Any, path: str) -> list[FieldError]:
             return [FieldError(Cause.INVALID, path, metadata, f"field {quoted(key)} must be of type {_GO_TYPES[kind]}")]
     name = metadata.get("name") or ""
     return [FieldError(Cause.INVALID, f"{path}.name", name, why) for why in names.path_segment(name, False) if name]
-
-
-def dns1035_label(text: str) -> list[str]:
-    """A DNS label that begins with a letter (RFC 1035)."""
-    complaints = [f"must be no more than {names.LABEL_LENGTH} characters"] if len(text) > names.LABEL_LENGTH else []
-    return complaints if _is_dns1035(text) else [*complaints, _DNS1035]
-
-
-_is_dns1035 = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?").fullmatch
-_DNS1035: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-    "regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)

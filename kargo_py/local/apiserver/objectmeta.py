@@ -43,6 +43,21 @@ def decode(obj: JsonObject) -> list[str]:
     return [f"metadata.{path}" for path in unknown]
 
 
+def repeated_owners(metadata: JsonObject) -> list[str]:
+    """Take out owners that are given again, in place; their uids."""
+    owners = metadata.get("ownerReferences") or ()
+    kept: list[JsonObject] = []
+    repeated = []
+    for owner in owners:
+        if owner in kept:
+            repeated.append(owner.get("uid", ""))
+        else:
+            kept.append(owner)
+    if repeated:
+        metadata["ownerReferences"] = kept
+    return repeated
+
+
 def validate(metadata: JsonObject, *, namespaced: bool, rule: names.NameRule) -> list[FieldError]:
     """What is wrong with the metadata of an object that is created, or of a new version of one."""
     errors = list(_name_errors(metadata, namespaced=namespaced, rule=rule))

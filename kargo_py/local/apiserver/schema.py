@@ -6,6 +6,7 @@ Compiling is for schemas that :func:`structural.errors_of` has found nothing wro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kargo_py.local.apiserver import cel
@@ -44,26 +45,26 @@ class Schema:
                 del obj[key]
         return sorted(path.removeprefix(".") for path in gone)
 
-    def default(self, obj: JsonObject) -> None:
+    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
         """Put in defaults, and drop nulls where null is not allowed."""
-        self.root.default_in(obj)
+        self.root.default_in(obj, keep_nulls)
 
-    def validate(self, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
-        """What is wrong with *obj*, which is new or to replace *old*."""
+    def validate(self, obj: JsonObject, old: JsonObject | None, found: Sequence[FieldError] = ()) -> list[FieldError]:
+        """What is wrong with *obj*, which is new or to replace *old*; *found* is what is known to be already."""
         twin = None if old is None else Twin(self.root, obj, old)
         errors = [fault.at("") for fault in self._check.faults(obj, twin)]
         if self._invariants is not None:
             errors += self._invariants.resources(obj)
-        return [*errors, *self._unique(obj, old), *self._evaluate(obj, old, errors)]
+        return [*errors, *self._unique(obj, old), *self._evaluate(obj, old, [*found, *errors])]
 
-    def validate_status(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    def validate_status(self, obj: JsonObject, old: JsonObject, found: Sequence[FieldError] = ()) -> list[FieldError]:
         """What is wrong with the status of *obj*, the rest being that of *old*."""
         errors: list[FieldError] = []
         if self._status is not None and "status" in obj:
             node = self.root.properties["status"]
             twin = Twin(node, obj["status"], old.get("status"))
             errors = [fault.at("status") for fault in self._status.faults(obj["status"], twin)]
-        return [*errors, *self._unique(obj, old), *self._evaluate(obj, old, errors)]
+        return [*errors, *self._unique(obj, old), *self._evaluate(obj, old, [*found, *errors])]
 
     def _unique(self, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
         # Duplicates that have been there before are forgiven, and all others with them.

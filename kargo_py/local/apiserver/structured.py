@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from kargo_py.local.apiserver import fieldsets
 from kargo_py.local.apiserver.fieldsets import FieldSet, Path
-from kargo_py.local.apiserver.fieldtypes import ABSENT, DEDUCED, UNTYPED, Atom, ListType, MapType, Scalar
-from kargo_py.local.apiserver.wire import encode
+from kargo_py.local.apiserver.fieldtypes import DEDUCED, UNTYPED, Atom, ListType, MapType, Scalar
+from kargo_py.local.apiserver.gotext import go_shown, go_source, quoted
+from kargo_py.local.apiserver.wire import ABSENT, encode
 
 _Shape: TypeAlias = Literal["map", "scalar", "list"]
 
@@ -231,7 +232,7 @@ def _element(list_type: ListType, item: Any) -> str:
         defaults = list_type.element.map.defaults if list_type.element.map else {}
         keys = {name: item.get(name, defaults.get(name)) for name in list_type.keys if name in item or name in defaults}
         if not keys:
-            names = " ".join(map(fieldsets.go_quoted, list_type.keys))
+            names = " ".join(map(quoted, list_type.keys))
             missing = f"associative list with keys has an element that omits all key fields [{names}]"
             raise TypingFailed([f"{missing} (and doesn't have default values for any key fields)"])
         return fieldsets.key(keys)
@@ -291,7 +292,7 @@ def _item_errors(list_type: ListType, items: list[Any], path: str, *, duplicates
                 element = _element(list_type, item)
             except TypingFailed as failure:
                 return [*errors, _error(path, f"element {index}: {failure}")]
-            inner = fieldsets.shown((element,))
+            inner = f"[={item}]" if type(item) is int else fieldsets.shown((element,))
             if element in seen and not duplicates:
                 errors.append(_error(path, f"duplicate entries for key {inner}"))
             seen.add(element)
@@ -330,37 +331,6 @@ def _go_value(value: Any) -> str:
 
 def _go_syntax(value: Any) -> str:
     return "&value.valueUnstructured{Value:" + go_source(value) + "}"
-
-
-def go_shown(value: Any) -> str:
-    """*value* as Go's ``%v`` has it."""
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return fieldsets.go_number(value)
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{name}:{go_shown(value[name])}" for name in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(go_shown, value)) + "]"
-    return str(value)
-
-
-def go_source(value: Any) -> str:
-    """*value* as Go's ``%#v`` has it."""
-    if value is None:
-        return "interface {}(nil)"
-    if isinstance(value, str):
-        return fieldsets.go_quoted(value)
-    if isinstance(value, dict):
-        inner = ", ".join(f"{fieldsets.go_quoted(name)}:{go_source(value[name])}" for name in sorted(value))
-        return "map[string]interface {}{" + inner + "}"
-    if isinstance(value, list):
-        return "[]interface {}{" + ", ".join(map(go_source, value)) + "}"
-    return go_shown(value)
 
 
 # Sets of fields

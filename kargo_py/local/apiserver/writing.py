@@ -16,6 +16,7 @@ from uuid import UUID
 from kargo_py.local.apiserver import managed, objectmeta
 from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.failures import (
+    MODIFIED,
     Cause,
     Failure,
     FieldError,
@@ -25,7 +26,8 @@ from kargo_py.local.apiserver.failures import (
     invalid,
     not_found,
 )
-from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.gotext import quoted
+from kargo_py.local.apiserver.kinds import DEFINITIONS, NAMESPACES, Kind
 from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
 from kargo_py.local.apiserver.store import Store, Stored, TooLarge, object_key
@@ -36,12 +38,9 @@ _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes: no vowe
 _SUFFIX_LENGTH: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX_LENGTH
 _GENERATE_TRIES: Final = 8
-_MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 _UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 _STATUS_RESET: Final = managed.resets("status")
 _ALL_BUT_STATUS_RESET: Final = managed.resets("spec")
-NAMESPACES: Final = ("", "namespaces")
-DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -62,10 +61,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The object as it is now (in a dry run: would be)."""
+    """The object as it is now (in a dry run: would be), and what it replaced."""
 
     stored: Stored
     created: bool = False
+    old: JsonObject | None = None
 
 
 class Writer:
@@ -96,7 +96,7 @@ class Writer:
             if attempt == 0:
                 self._prepare(kind, obj, None, "", options.manager)
                 self._validate_new(kind, obj)
-            if metadata.get("resourceVersion") and not options.dry_run:
+            if int(_whole(metadata.get("resourceVersion") or "") or "0") and not options.dry_run:
                 raise Failure(500, "", "resourceVersion should not be set on objects to be created")
             key = object_key(metadata.get("namespace", ""), metadata["name"])
             if key not in self._catalogue.collection(kind).items:
@@ -159,7 +159,7 @@ class Writer:
         metadata = obj["metadata"]
         _check_type(kind, obj)
         errors = objectmeta.errors(metadata, None, kind)
-        errors += kind.rules.validate(obj, None, "")
+        errors += kind.rules.validate(obj, None, "", errors)
         if errors:
             raise invalid(kind.error_group, kind.kind, metadata.get("name") or "", errors)
 
@@ -171,6 +171,9 @@ class Writer:
         existing = self.existing(target)
         if existing is None:
             if target.kind.creates_on_update and not target.subresource:
+                if uid := obj["metadata"].get("uid"):
+                    raise self._uid_conflict(target, uid, "")
+                obj["metadata"].pop("resourceVersion", None)
                 return self.create(target, obj, options)
             raise target.missing
         uid = obj["metadata"].get("uid")
@@ -206,7 +209,7 @@ class Writer:
     def _replace(self, target: Target, existing: Stored, obj: JsonObject, options: WriteOptions) -> Written:
         kind, old, metadata = target.kind, existing.obj, obj["metadata"]
         self._check_version(target, existing, metadata)
-        self._carry_over(metadata, old["metadata"])
+        self._carry_over(metadata, old["metadata"], dry_run=options.dry_run)
         self._prepare(kind, obj, old, target.subresource, options.manager)
         return self._commit(target, existing, obj, options)
 
@@ -214,34 +217,33 @@ class Writer:
         kind, old, metadata = target.kind, existing.obj, obj["metadata"]
         _check_type(kind, obj)
         errors = objectmeta.errors(metadata, old["metadata"], kind)
-        errors += kind.rules.validate(obj, old, target.subresource)
+        errors += kind.rules.validate(obj, old, target.subresource, errors)
         if errors:
             raise invalid(kind.error_group, kind.kind, target.name, errors)
         if obj == old or managed.with_old_times(old, obj) is old:
-            return Written(existing)
+            return Written(existing, old=old)
         if is_deletable(kind, obj):
             if not options.dry_run:
                 self._remove(kind, target)
-            return Written(Stored(existing.key, kind, obj, encode(obj), existing.version))
-        return Written(self._put(kind, obj, dry_run=options.dry_run))
+            return Written(Stored(existing.key, kind, obj, encode(obj), existing.version), old=old)
+        return Written(self._put(kind, obj, dry_run=options.dry_run), old=old)
 
     def _check_version(self, target: Target, existing: Stored, metadata: JsonObject) -> None:
         kind = target.kind
-        given = metadata.get("resourceVersion") or "0"
-        if not (given.isascii() and given.isdecimal()):
-            raise Failure(500, "", f'strconv.ParseUint: parsing "{given}": invalid syntax')
+        given = _checked(metadata.get("resourceVersion") or "0")
         current = existing.obj["metadata"]["resourceVersion"]
         if int(given) == 0:
             if not kind.updates_unconditionally:
                 why = FieldError(Cause.INVALID, "metadata.resourceVersion", 0, "must be specified for an update")
                 raise invalid(kind.group, kind.plural, target.name, [why])
         elif given != current:
-            raise conflict(kind.group, kind.plural, target.name, _MODIFIED)
+            raise conflict(kind.group, kind.plural, target.name, MODIFIED)
         metadata["resourceVersion"] = current
 
-    def _carry_over(self, metadata: JsonObject, old: JsonObject) -> None:
+    def _carry_over(self, metadata: JsonObject, old: JsonObject, *, dry_run: bool) -> None:
         """What a client may leave out, and what it may not change however it is written."""
-        metadata.pop("selfLink", None)
+        if not dry_run:  # it is only kept out of the store
+            metadata.pop("selfLink", None)
         metadata.setdefault("uid", old["uid"])
         metadata["creationTimestamp"] = old["creationTimestamp"]
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
@@ -273,7 +275,7 @@ class Writer:
                 obj["status"] = _kept(kind, old["status"])
         kind.rules.prepare(obj, old, subresource)
         if kind.custom and kind.has_status and "status" not in obj:
-            kind.rules.default(obj)  # as the real server does when it reads what it has written
+            _default_status(kind, obj)
         counts = kind.custom or kind.counts_generations
         if old is not None and counts and not subresource and _asked(kind, obj) != _asked(kind, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -352,9 +354,9 @@ class Writer:
         if existing is None:
             return self._create_applied(target, obj, options)
         if not made.changed:
-            return Written(existing)
+            return Written(existing, old=existing.obj)
         self._check_version(target, existing, metadata)
-        self._carry_over(metadata, existing.obj["metadata"])
+        self._carry_over(metadata, existing.obj["metadata"], dry_run=options.dry_run)
         self._isolate(kind, obj, existing.obj, target.subresource)
         return self._commit(target, existing, obj, options)
 
@@ -369,8 +371,8 @@ class Writer:
             )
         self._admit_to_namespace(target, target.name)
         self._admit_custom(target, target.name)
+        _checked(metadata.pop("resourceVersion", None) or "0")
         self._begin(kind, metadata)
-        metadata.pop("resourceVersion", None)
         self._isolate(kind, obj, None, "")
         self._validate_new(kind, obj)
         return Written(self._put(kind, obj, dry_run=options.dry_run), created=True)
@@ -398,9 +400,7 @@ class Writer:
         if finalizers != metadata.get("finalizers", []):
             _set_or_drop(metadata, "finalizers", finalizers)
         if not self._is_kept(kind, obj):
-            if not options.dry_run:
-                self._remove(kind, target)
-            return Written(existing)
+            return Written(existing if options.dry_run else shown(self._remove(kind, target), kind))
         if "deletionTimestamp" not in metadata:
             self._mark(kind, obj)
         if obj == existing.obj:
@@ -464,9 +464,29 @@ class Writer:
             raise Failure(500, "", "etcdserver: request is too large") from None
         return shown(stored, kind)
 
-    def _remove(self, kind: Kind, target: Target) -> None:
+    def _remove(self, kind: Kind, target: Target) -> Stored:
         collection = self._catalogue.collection(kind)
-        self._store.remove(collection, collection.items[object_key(target.namespace, target.name)])
+        return self._store.remove(collection, collection.items[object_key(target.namespace, target.name)])
+
+
+def _default_status(kind: Kind, obj: JsonObject) -> None:
+    """Do what the real server does when it reads what it has written."""
+    bare = {name: obj[name] for name in ("apiVersion", "kind", "metadata")}
+    kind.rules.default(bare)
+    if "status" in bare:
+        obj["status"] = bare["status"]
+
+
+def _whole(text: str) -> str:
+    """*text* if it is a whole number, else nothing."""
+    return text if text.isascii() and text.isdecimal() else ""
+
+
+def _checked(version: str) -> str:
+    """*version*, which must be a number. Raises Failure."""
+    if not _whole(version):
+        raise Failure(500, "", f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax")
+    return version
 
 
 def _check_type(kind: Kind, obj: JsonObject) -> None:
@@ -493,17 +513,6 @@ def _terminating(moment: str) -> JsonObject:
 def stamp(moment: datetime) -> str:
     """A time as Kubernetes writes it: whole seconds, UTC."""
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
-
-
-def finalizer_warnings(kind: Kind, obj: JsonObject) -> list[str]:
-    """What a writer of a custom resource is warned of."""
-    finalizers = obj["metadata"].get("finalizers", ()) if kind.custom else ()
-    advice = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
-    return [
-        f'metadata.finalizers: "{name}": {advice}'
-        for name in finalizers
-        if "/" not in name and name not in {ORPHAN, FOREGROUND}
-    ]
 
 
 def is_deletable(kind: Kind, obj: JsonObject) -> bool:

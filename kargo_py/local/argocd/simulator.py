@@ -14,12 +14,13 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from kargo_py.kube.client import Client, JsonObject
+from kargo_py.kube.clock import utc_now
 from kargo_py.kube.resources import Key
 from kargo_py.local.argocd.application_set import RollingSync, Template
 from kargo_py.local.argocd.cluster import Resource
@@ -30,11 +31,6 @@ from kargo_py.local.argocd.scripts import SyncScript
 from kargo_py.local.argocd.timing import Timing, Version
 from kargo_py.local.argocd.workers import ApplicationWorkers
 from kargo_py.local.argocd.world import World
-
-
-def utc_now() -> datetime:
-    """Tell the time."""
-    return datetime.now(UTC)
 
 
 class ArgoCD:

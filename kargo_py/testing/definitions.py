@@ -1,0 +1,64 @@
+"""What a pipeline needs on an API server: Kargo's kinds, from the models, Argo CD's Application, and its namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Final
+
+from kargo_py.api.crd import KINDS, crd
+from kargo_py.kube.client import Client, JsonObject
+from kargo_py.kube.codec import JSON, encode
+from kargo_py.kube.errors import AlreadyExists, NotFound, TooManyRequests
+from kargo_py.kube.resources import Resource
+from kargo_py.local.argocd.definition import APPLICATION
+
+DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+ARGOCD_NAMESPACE: Final = "argocd"
+
+_LOOK_SECONDS: Final = 0.02
+
+
+@cache
+def definitions() -> Sequence[JsonObject]:
+    """Every CustomResourceDefinition."""
+    return [*[crd(kind) for kind in KINDS], APPLICATION]
+
+
+async def install(client: Client) -> None:
+    """Create what is missing; returns when objects of every kind can be stored."""
+    for definition in definitions():
+        with suppress(AlreadyExists):
+            await client.create(DEFINITIONS, "", encode(definition), codec=JSON)
+    with suppress(AlreadyExists):
+        await client.create(NAMESPACES, "", encode({"metadata": {"name": ARGOCD_NAMESPACE}}), codec=JSON)
+    for definition in definitions():
+        await await_served(client, resource_of(definition))
+
+
+async def await_served(client: Client, resource: Resource) -> None:
+    """Return when objects of a resource can be stored."""
+    while not await _is_served(client, resource):  # noqa: ASYNC110 - nothing tells when a real server has its storage
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def resource_of(definition: JsonObject) -> Resource:
+    """The resource that a CustomResourceDefinition with one version defines."""
+    spec = definition["spec"]
+    names = spec["names"]
+    namespaced = spec["scope"] == "Namespaced"
+    return Resource(spec["group"], spec["versions"][0]["name"], names["plural"], names["kind"], namespaced)
+
+
+async def _is_served(client: Client, resource: Resource) -> bool:
+    """Until its storage is set up a real server answers 404, then 429."""
+    try:
+        await client.list(resource, codec=JSON, limit=1)
+    except (NotFound, TooManyRequests):
+        return False
+    return True
