@@ -192,8 +192,10 @@ def apiserver(
     log_level: Annotated[str, typer.Option(metavar="WORD", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run an API server in memory, for tests and demos, in the foreground until SIGTERM or SIGINT."""
+    from kargo_py.cli.collecting import collect_seldom
     from kargo_py.cli.logs import parse_logs
 
+    collect_seldom()
     try:
         logs = parse_logs(log_format, log_level)
     except ValueError as error:

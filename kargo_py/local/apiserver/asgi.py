@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapp
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote_plus
 
@@ -240,10 +241,15 @@ async def _send_whole(send: Send, request: Request, answer: Response, warnings: 
     await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else answer.body})
 
 
+@lru_cache(maxsize=1)
+def _date(second: int) -> bytes:
+    return formatdate(second, usegmt=True).encode()
+
+
 def _headers(answer: Response | Stream, warnings: Sequence[str]) -> list[Header]:
     headers: list[Header] = [
         (b"cache-control", b"no-cache, private"),
-        (b"date", formatdate(time.time(), usegmt=True).encode()),
+        (b"date", _date(int(time.time()))),
     ]
     if answer.content_type:
         headers.append((b"content-type", answer.content_type.encode("latin-1")))

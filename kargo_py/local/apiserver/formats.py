@@ -14,6 +14,8 @@ from datetime import datetime
 from typing import Final
 from urllib.parse import urlsplit
 
+from kargo_py.local.apiserver.gotime import DAY
+
 Check = Callable[[str], bool]
 
 
@@ -49,7 +51,7 @@ def _regex(pattern: str) -> Check:
     return lambda text: matches(text) is not None
 
 
-_is_common_date: Final = re.compile(r"[1-9]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])", re.ASCII).fullmatch
+_is_common_date: Final = re.compile(DAY, re.ASCII).fullmatch
 
 
 def _date(text: str) -> bool:

@@ -20,6 +20,7 @@ from kargo_py.local.apiserver.failures import Failure, bad_request, internal
 from kargo_py.local.apiserver.fieldsets import BadFields, FieldSet, Path
 from kargo_py.local.apiserver.fieldtypes import Types
 from kargo_py.local.apiserver.gotext import compact, quoted
+from kargo_py.local.apiserver.gotime import DAY
 from kargo_py.local.apiserver.structured import (
     Comparison,
     TypingFailed,
@@ -39,7 +40,7 @@ _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_UPDATERS: Final = 10
 _MAX_ANNOTATIONS_SIZE: Final = 256 * 1024
-_CANONICAL_TIME: Final = re.compile(r"20\d\d-(0[1-9]|1[012])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ")
+_CANONICAL_TIME: Final = re.compile(rf"{DAY}T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ", re.ASCII)
 _NO_FIELDS: Final = FieldSet()
 _METADATA: Final = (
     "name",

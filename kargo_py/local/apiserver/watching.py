@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeAlias
@@ -114,29 +115,30 @@ async def _followed(
     for line in first:
         yield line
     collection = watched.collection
-    while True:
-        try:
-            happened = collection.since(position)
-        except Expired:
-            return
-        for event in happened:
-            position = event.version
-            if told := _told(watched, event, render):
-                yield told
-        # A consumer that reads slowly may have let time pass; what happened meanwhile comes first.
-        if happened:
-            continue
-        if collection.closed:
-            return
-        moment = loop.time()
-        if moment >= end:
-            return
-        if moment >= mark:
-            mark = _next_mark(moment, end)
-            position = max(position, now())
-            yield _bookmark(watched.kind, position, render)
-            continue
-        await _change(collection, min(mark, end) - moment)
+    with closing(_Sleep(collection)) as sleep:
+        while True:
+            try:
+                happened = collection.since(position)
+            except Expired:
+                return
+            for event in happened:
+                position = event.version
+                if told := _told(watched, event, render):
+                    yield told
+            # A consumer that reads slowly may have let time pass; what happened meanwhile comes first.
+            if happened:
+                continue
+            if collection.closed:
+                return
+            moment = loop.time()
+            if moment >= end:
+                return
+            if moment >= mark:
+                mark = _next_mark(moment, end)
+                position = max(position, now())
+                yield _bookmark(watched.kind, position, render)
+                continue
+            await sleep.until(min(mark, end))
 
 
 def _next_mark(moment: float, end: float) -> float:
@@ -145,22 +147,41 @@ def _next_mark(moment: float, end: float) -> float:
     return mark if mark > moment else end
 
 
-async def _change(collection: Collection, seconds: float) -> None:
-    """Return at the next write, or after *seconds*."""
-    loop = asyncio.get_running_loop()
-    changed = loop.create_future()
+class _Sleep:
+    """The pauses of one watch, each until the next write or a moment, which is mostly the same one."""
 
-    def wake() -> None:
-        if not changed.done():
-            changed.set_result(None)
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._loop = asyncio.get_running_loop()
+        self._moment = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = self._loop.create_future()
 
-    timer = loop.call_later(seconds, wake)
-    collection.when_changed(wake)
-    try:
-        await changed
-    finally:
-        timer.cancel()
-        collection.never_mind(wake)
+    async def until(self, moment: float) -> None:
+        """Return at the next write, or at *moment*."""
+        if self._timer is None or self._moment != moment:
+            self.close()
+            self._moment, self._timer = moment, self._loop.call_at(moment, self._ring)
+        self._changed = self._loop.create_future()
+        self._collection.when_changed(self._wake)
+        try:
+            await self._changed
+        finally:
+            self._collection.never_mind(self._wake)
+
+    def close(self) -> None:
+        """Let nothing be left."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._changed.done():
+            self._changed.set_result(None)
 
 
 def _told(watched: Subject, event: Event, render: Render) -> bytes | None:

@@ -272,7 +272,7 @@ class Writer:
             elif old is None or "status" not in old:
                 obj.pop("status", None)
             else:
-                obj["status"] = copied(old["status"])
+                obj["status"] = _kept(kind, old["status"])
         kind.rules.prepare(obj, old, subresource)
         if kind.custom and kind.has_status and "status" not in obj:
             _default_status(kind, obj)
@@ -551,13 +551,18 @@ def _asked(kind: Kind, obj: JsonObject) -> JsonObject:
     return {name: value for name, value in obj.items() if name not in without}
 
 
+def _kept(kind: Kind, part: Any) -> Any:
+    """A part of a stored object as a part of the next one: the same where nobody is going to change it."""
+    return part if kind.custom else copied(part)
+
+
 def _keep_all_but_status(kind: Kind, obj: JsonObject, old: JsonObject) -> None:
     status, written = obj.get("status"), obj["metadata"]
     keeps_metadata = kind.custom or (kind.group, kind.plural) == DEFINITIONS
     for name in [name for name in obj if name not in {"status", "metadata"}]:
         if name not in old:
             del obj[name]
-    obj.update({name: copied(value) for name, value in old.items() if name not in {"status", "metadata"}})
+    obj.update({name: _kept(kind, value) for name, value in old.items() if name not in {"status", "metadata"}})
     if status is None:
         obj.pop("status", None)
     if keeps_metadata:
