@@ -20,7 +20,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def test_page() -> None:
-    """Each mark is a row of the page's table; each row that says it is tested is marked here or listed by the fuzzer."""
+    """Each mark is a row of the page's table; each row said to be tested is marked here or listed by the fuzzer."""
     table = PAGE.read_text().split("## Differences")[1]
     rows = set(re.findall(r"^\| ([^|]+) \|[^|]*\|[^|]*\| yes \|$", table, re.MULTILINE))
     marks = {
