@@ -11,6 +11,7 @@ CLUSTER_ARGS ?=
 SEQUENCES  ?= 500
 FUZZ_ARGS  ?=
 BENCH      ?= ../shared/bench/promo_bench.py
+COMPARE_ARGS ?=
 BENCH_ARGS ?= latency throughput idle --check
 
 BIN    := $(VENV)/bin
@@ -126,6 +127,10 @@ docs: setup ## build the documentation into site/
 .PHONY: bench
 bench: envtest ## measure `kargo-py run` on a real API server (BENCH_ARGS='all --check', BENCH=path of promo_bench.py)
 	$(PYTHON) -m tests.envtest.bench --script $(BENCH) -- $(BENCH_ARGS)
+
+.PHONY: compare
+compare: envtest ## what the embedded API server costs beside a real one (COMPARE_ARGS='--objects 1000 --writes 200')
+	$(PYTHON) -m tests.envtest.compare $(COMPARE_ARGS)
 
 .PHONY: clean
 clean: ## remove what the other targets made here (the cache of binaries stays)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kargo_py.cli.logs import Logs
 from kargo_py.local.apiserver import kubeconfig, manifests
 from kargo_py.local.apiserver.kubeconfig import KubeconfigError
 from kargo_py.local.apiserver.manifests import Manifest, ManifestError
@@ -30,6 +31,7 @@ class Options:
     write_kubeconfig: Path | None
     """None: into a temporary folder that goes when the server ends."""
     manifests: Sequence[Path]
+    logs: Logs
 
 
 def run_apiserver(options: Options) -> str | None:
@@ -60,4 +62,6 @@ async def _until_signal(options: Options, loaded: Sequence[Manifest], path: Path
                 f"Kubernetes API ready at {address.url}; for kubectl: export KUBECONFIG={shlex.quote(str(path))}\n"
             )
             sys.stdout.flush()
+            # Not before: it takes as long as much of the rest, and only a fault of this server is ever logged.
+            await asyncio.to_thread(options.logs.configure)
             await stop.wait()

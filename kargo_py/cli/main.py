@@ -192,10 +192,12 @@ def apiserver(
     log_level: Annotated[str, typer.Option(metavar="WORD", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run an API server in memory, for tests and demos, in the foreground until SIGTERM or SIGINT."""
-    from kargo_py.cli.logs import configure_logs
+    from kargo_py.cli.collecting import collect_seldom
+    from kargo_py.cli.logs import parse_logs
 
+    collect_seldom()
     try:
-        configure_logs(log_format, log_level)
+        logs = parse_logs(log_format, log_level)
     except ValueError as error:
         fail(str(error), code=USAGE_ERROR)
     try:
@@ -207,7 +209,7 @@ def apiserver(
         check_address(host, allow_remote=allow_remote)
     except ListenError as error:
         fail(str(error), code=USAGE_ERROR)
-    options = Options(host, port, allow_remote, write_kubeconfig, crds or ())
+    options = Options(host, port, allow_remote, write_kubeconfig, crds or (), logs)
     if (why := run_apiserver(options)) is not None:
         fail(why)
 

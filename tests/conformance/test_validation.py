@@ -841,7 +841,6 @@ METADATA = [
         "another kind, built-in",
         patch(M, {"kind": "Secret"}, MERGE),
         invalid("", "", ("patch", "Invalid", 'Invalid value: "{…}": illegal base64 data at input byte 0'), group=""),
-        pytest.mark.differs("Words for wrong types"),
     ),
     case(
         "another apiVersion",

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapp
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote_plus
 
-import structlog
-
+from kargo_py.local.apiserver.bodies import MAX_BODY
 from kargo_py.local.apiserver.failures import Failure
 from kargo_py.local.apiserver.wire import Dropped, Handler, Request, Response, Stream
 
@@ -29,8 +29,6 @@ Header: TypeAlias = tuple[bytes, bytes]
 ABORT = "kargo_py.abort"
 """In the scope's extensions: closes the connection at once. Where a server has none, an exception has to do."""
 
-MOST_BYTES = 3 * 1024 * 1024
-"""Of a body, as in the real server."""
 BODY_SECONDS = 60.0
 """For a body that trickles in. The real server waits for more than 100 s; nobody here is that slow."""
 LINGER_SECONDS = 0.5
@@ -43,8 +41,6 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 _MOST_WARNING_CHARACTERS = 4 * 1024
 _SHORT_WARNING = 256
-
-_log = structlog.get_logger(__name__)
 
 
 class Guard(Protocol):
@@ -75,7 +71,7 @@ class Application:
             raise RuntimeError(f"{scope['type']} is not served here")
         request = _request(scope)
         if (wrong := _malformed(scope, request)) is not None:
-            await _send_whole(send, wrong, ())
+            await _send_whole(send, request, wrong, ())
             return
         try:
             await self._answer(request, receive, send)
@@ -85,7 +81,7 @@ class Application:
     async def _answer(self, request: Request, receive: Receive, send: Send) -> None:
         if self._guard is not None and (refused := self._guard.refusal(request)) is not None:
             failure, warnings = refused
-            await _send_whole(send, failure.response(), warnings)
+            await _send_whole(send, request, failure.response(), warnings)
             return
         headers = {name: value for name, value in request.headers.items() if name != "authorization"}
         user = self._guard.user(request) if self._guard is not None else ""
@@ -102,7 +98,7 @@ class Application:
         if isinstance(answer, Stream):
             await self._send_stream(request, answer, receive, send)
         else:
-            await _send_whole(send, answer, answer.warnings)
+            await _send_whole(send, request, answer, answer.warnings)
 
     async def _handled(self, request: Request) -> Response | Stream:
         try:
@@ -112,7 +108,7 @@ class Application:
         except Dropped:
             raise
         except Exception:  # noqa: BLE001 - whatever it is, the client gets a Status and the others their answers
-            _log.exception("request failed", method=request.method, path=request.path)
+            _log().exception("request failed", method=request.method, path=request.path)
             return _internal_error().response()
 
     async def _send_stream(self, request: Request, stream: Stream, receive: Receive, send: Send) -> None:
@@ -131,9 +127,15 @@ class Application:
             raise error
         if error is not None:
             # The answer has begun: all that can still be said is that it is not whole.
-            _log.error("watch failed", method=request.method, path=request.path, exc_info=error)
+            _log().error("watch failed", method=request.method, path=request.path, exc_info=error)
             raise Dropped(carried_out=True)
         await send({"type": "http.response.body", "body": b""})
+
+
+def _log() -> Any:
+    import structlog  # noqa: PLC0415  (only a fault of this server is logged, and the import is slow)
+
+    return structlog.get_logger(__name__)
 
 
 class _Gone(Exception):
@@ -193,7 +195,7 @@ async def _with_body(request: Request, receive: Receive) -> Request:
         announced = int(request.headers.get("content-length", "0"))
     except ValueError:
         announced = 0
-    if announced > MOST_BYTES:
+    if announced > MAX_BODY:
         raise _too_large()
     first = await _part(receive) if announced else None
     if first is None and "transfer-encoding" not in request.headers:
@@ -203,7 +205,7 @@ async def _with_body(request: Request, receive: Receive) -> Request:
     body = bytearray(first["body"] if first is not None else b"")
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            while len(body) <= MOST_BYTES:
+            while len(body) <= MAX_BODY:
                 part = await _part(receive)
                 body += part["body"]
                 if not part["more_body"]:
@@ -211,7 +213,7 @@ async def _with_body(request: Request, receive: Receive) -> Request:
     except TimeoutError:
         message = "Timeout: request did not complete within the allotted timeout"
         raise Failure(504, "Timeout", message, headers={"Connection": "close"}) from None
-    if len(body) > MOST_BYTES:
+    if len(body) > MAX_BODY:
         raise _too_large()
     return replace(request, body=bytes(body))
 
@@ -234,17 +236,23 @@ async def _refuse_body(receive: Receive, send: Send, failure: Failure) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _send_whole(send: Send, answer: Response, warnings: Sequence[str]) -> None:
+async def _send_whole(send: Send, request: Request, answer: Response, warnings: Sequence[str]) -> None:
     await send({"type": "http.response.start", "status": answer.code, "headers": _headers(answer, warnings)})
-    await send({"type": "http.response.body", "body": answer.body})
+    await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else answer.body})
+
+
+@lru_cache(maxsize=1)
+def _date(second: int) -> bytes:
+    return formatdate(second, usegmt=True).encode()
 
 
 def _headers(answer: Response | Stream, warnings: Sequence[str]) -> list[Header]:
     headers: list[Header] = [
         (b"cache-control", b"no-cache, private"),
-        (b"content-type", answer.content_type.encode("latin-1")),
-        (b"date", formatdate(time.time(), usegmt=True).encode()),
+        (b"date", _date(int(time.time()))),
     ]
+    if answer.content_type:
+        headers.append((b"content-type", answer.content_type.encode("latin-1")))
     if isinstance(answer, Response):
         headers.append((b"content-length", b"%d" % len(answer.body)))
         headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
@@ -264,7 +272,7 @@ def _warnings(texts: Iterable[str]) -> Iterator[bytes]:
 
 
 def _too_large() -> Failure:
-    message = f"Request entity too large: limit is {MOST_BYTES}"
+    message = f"Request entity too large: limit is {MAX_BODY}"
     return Failure(413, "RequestEntityTooLarge", message, headers={"Connection": "close"})
 
 

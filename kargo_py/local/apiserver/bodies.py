@@ -69,9 +69,13 @@ def decode_json(body: bytes) -> Document:
     return Document(value)
 
 
-def decode_yaml(body: bytes) -> Document:
-    """The YAML in *body*, of which JSON is a part. Raises Undecodable."""
-    if body.lstrip()[:1] == b"{":  # as the real decoder guesses
+def decode_yaml(body: bytes, *, guess: bool = True) -> Document:
+    """The YAML in *body*. What begins as JSON does is taken for that, as the real decoder *guesses*.
+
+    Raises:
+        Undecodable: it is neither.
+    """
+    if guess and body.lstrip()[:1] == b"{":
         return decode_json(body)
     from kargo_py.local.apiserver.yamlbodies import load  # noqa: PLC0415  (YAML bodies are rare, and its import is slow)
 

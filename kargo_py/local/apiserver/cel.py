@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from kargo_py.local.apiserver import cel_types, formats
@@ -22,13 +23,16 @@ from kargo_py.local.apiserver.checks import Twin, by_key, map_key
 from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.light_cel import cel
 from kargo_py.local.apiserver.nodes import Node
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.wire import JsonObject, encode
 
 MAX_RULE: Final = 16 * 1024
 """Characters of an expression; the parser is recursive."""
 MAX_STEPS: Final = 1_000_000
 """How often the innermost part of nested loops may be evaluated."""
 _MAX_MESSAGE: Final = 5 * 1024
+_MOST_PASSED: Final = 256
+_LONGEST_PASSED: Final = 2048
+"""Values that passed all rules of a schema, and their size as JSON: most writes leave most values as they were."""
 _MACROS: Final = re.compile(r"\.(?:all|exists|exists_one|existsOne|map|filter)\s*\(")
 _REASONS: Final = {
     "FieldValueForbidden": Cause.FORBIDDEN,
@@ -56,9 +60,9 @@ class EvaluationError(Exception):
 
 
 class Expression:
-    """A compiled expression."""
+    """A compiled expression; :func:`compiled` makes one."""
 
-    __slots__ = ("_context", "_depth", "_exact", "_optional_old", "_program", "_sizes", "_source", "variables")
+    __slots__ = ("_depth", "_exact", "_optional_old", "_program", "_sizes", "_source", "functions", "variables")
 
     def __init__(self, source: str, *, optional_old: bool = False) -> None:
         """Raise ExpressionError if *source* is no expression; *optional_old*: ``oldSelf`` may be nothing."""
@@ -77,8 +81,8 @@ class Expression:
             raise ExpressionError(_parse_error(str(error))) from error
         references = self._program.references()
         self.variables = frozenset(references["variables"])
-        self._context = _context(references["functions"])
-        self._sizes = "size" in references["functions"]
+        self.functions = frozenset(references["functions"])
+        self._sizes = "size" in self.functions
         self._depth = nesting(source)
 
     def _counting_characters(self) -> Expression:
@@ -92,21 +96,19 @@ class Expression:
                 )
         return self._exact
 
-    def evaluate(self, variables: dict[str, Any]) -> Any:
+    def evaluate(self, scope: Scope) -> Any:
         """The value of the expression; EvaluationError where it has none."""
+        variables = scope.variables
         if self._depth > 1 and widest(variables) ** self._depth > MAX_STEPS:
             raise EvaluationError("operation cancelled: actual cost limit exceeded")
         if self._sizes and not f"{self._source}{variables}".isascii() and self._exact is not self:
             exact = self._counting_characters()
-            return exact.evaluate(variables) if exact is not self else self._run(variables)
-        return self._run(variables)
+            return exact.evaluate(Scope(variables, exact.functions)) if exact is not self else self._run(scope)
+        return self._run(scope)
 
-    def _run(self, variables: dict[str, Any]) -> Any:
+    def _run(self, scope: Scope) -> Any:
         try:
-            if self._context is None:
-                return self._program.execute(variables)
-            self._context.update(variables)
-            return self._program.execute(self._context)
+            return self._program.execute(scope.context())
         except KeyError as error:
             raise EvaluationError(f"no such key: {error.args[0]}") from error
         except IndexError as error:
@@ -122,12 +124,37 @@ class Expression:
             raise EvaluationError(_function_error(str(error))) from error
 
 
-def _context(names: Sequence[str]) -> cel.Context | None:
-    """A context with those of *names* that the library does not know; None if there are none."""
-    wanted: dict[str, Function] = {}
-    for name in names:
-        wanted |= {known: call for known, call in _EXTENSIONS.items() if known == name or known.endswith(f".{name}")}
-    return cel.Context(functions=wanted) if wanted else None
+@lru_cache(maxsize=512)
+def compiled(source: str, *, optional_old: bool = False) -> Expression:
+    """An expression, the same for the same text: a rule is looked at when it is defined, and once more when served."""
+    return Expression(source, optional_old=optional_old)
+
+
+class Scope:
+    """What the names in expressions stand for; it is made into the library's values once, if ever."""
+
+    __slots__ = ("_context", "_functions", "variables")
+
+    def __init__(self, variables: dict[str, Any], functions: Iterable[str]) -> None:
+        """*functions* are all that the expressions call."""
+        self.variables = variables
+        self._functions = functions
+        self._context: cel.Context | None = None
+
+    def context(self) -> cel.Context:
+        """The variables, and those of the functions that the library does not know."""
+        if self._context is None:
+            self._context = cel.Context(variables=self.variables, functions=_known(frozenset(self._functions)))
+        return self._context
+
+
+@lru_cache(maxsize=256)
+def _known(names: frozenset[str]) -> dict[str, Function]:
+    return {
+        known: call
+        for known, call in _EXTENSIONS.items()
+        if any(known == name or known.endswith(f".{name}") for name in names)
+    }
 
 
 _CONVERSIONS: Final = {
@@ -215,11 +242,16 @@ class Rule:
         """*raw* has been found to be right by :mod:`structural`."""
         self.raw = raw
         self.optional_old = bool(raw.get("optionalOldSelf"))
-        self.tests = Expression(raw["rule"], optional_old=self.optional_old)
+        self.tests = compiled(raw["rule"], optional_old=self.optional_old)
         message = raw.get("messageExpression")
-        self.message = Expression(message, optional_old=self.optional_old) if message else None
+        self.message = compiled(message, optional_old=self.optional_old) if message else None
         self.uses_old = "oldSelf" in self.tests.variables
         self.field_path = normal_path(raw["fieldPath"]) if raw.get("fieldPath") else ""
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """Names that the rule and its message call."""
+        return self.tests.functions | (self.message.functions if self.message else frozenset())
 
     @property
     def text(self) -> str:
@@ -235,13 +267,16 @@ class Rule:
 class Rules:
     """The rules of a schema and of all that is below it."""
 
-    __slots__ = ("additional", "items", "node", "properties", "rules", "view")
+    __slots__ = ("_functions", "_looks_back", "_passed", "additional", "items", "node", "properties", "rules", "view")
 
     def __init__(self, node: Node, rules: Sequence[Rule]) -> None:
         """Use :func:`rules_of`."""
         self.node = node
         self.rules = rules
         self.view = view_of(node) if rules else None
+        self._functions = frozenset(name for rule in rules for name in rule.functions)
+        self._looks_back = any(rule.uses_old for rule in rules)
+        self._passed: set[bytes] = set()
         self.properties: dict[str, Rules] = {}
         self.additional: Rules | None = None
         self.items: Rules | None = None
@@ -287,37 +322,59 @@ class Rules:
     def _evaluate(
         self, new: Any, old: Any, path: str, twin: Twin | None, parent: Twin | None, errors: list[FieldError]
     ) -> None:
+        text = self._text(new)
+        if text is not None and text in self._passed:
+            return
         kind = self.node.type
         where = path or "<nil>"
         misfit = _misfit(self.node, new)
         seen = self.view(new) if self.view else new
         seen_old = self.view(old) if self.view and old is not None else old
+        alone = Scope({"self": seen}, self._functions)
+        passed = True
         for rule in self.rules:
             if rule.uses_old and old is None and not rule.optional_old:
                 continue
-            variables = {"self": seen}
+            scope = alone
             if rule.uses_old or (rule.message and "oldSelf" in rule.message.variables):
-                variables["oldSelf"] = seen_old
+                before = seen_old
                 if rule.optional_old:
                     optional = cel.OptionalValue
-                    variables["oldSelf"] = optional.none() if old is None else optional.of(seen_old)
+                    before = optional.none() if old is None else optional.of(seen_old)
+                scope = Scope({"self": seen, "oldSelf": before}, self._functions)
             try:
                 if misfit:
                     raise EvaluationError(misfit)  # noqa: TRY301 told as if it had been found while evaluating
-                if rule.tests.evaluate(variables) is True:
+                if rule.tests.evaluate(scope) is True:
                     continue
             except EvaluationError as error:
+                passed = False
                 errors.append(FieldError(Cause.INVALID, where, kind, _told(str(error), rule)))
                 if str(error).startswith("operation cancelled"):
                     raise _OutOfBudget from error
                 continue
+            passed = False
             ratchet = twin or parent
             if not rule.uses_old and ratchet is not None and ratchet.same():
                 continue
-            detail = _message(rule, variables) or rule.failure
+            detail = _message(rule, scope) or rule.failure
             cause = _REASONS.get(rule.raw.get("reason") or "", Cause.INVALID)
             target = f"{path}{rule.field_path}" if path or not rule.field_path else rule.field_path.removeprefix(".")
             errors.append(FieldError(cause, target or "<nil>", kind, "" if cause is Cause.DUPLICATE else detail))
+        if passed and text is not None:
+            if len(self._passed) >= _MOST_PASSED:
+                self._passed.clear()
+            self._passed.add(text)
+
+    def _text(self, value: Any) -> bytes | None:
+        """What stands for *value* among those that are known to pass; None if it is not worth to know that."""
+        if self._looks_back:
+            return None
+        try:
+            text = encode(value)
+        except OverflowError:  # an integer that is too large for msgspec
+            return None
+        return text if len(text) <= _LONGEST_PASSED else None
 
 
 def _misfit(node: Node, value: Any) -> str:
@@ -368,12 +425,12 @@ def _told(error: str, rule: Rule) -> str:
     return f"{error} evaluating rule: {rule.text}"
 
 
-def _message(rule: Rule, variables: dict[str, Any]) -> str:
+def _message(rule: Rule, scope: Scope) -> str:
     """What ``messageExpression`` gives; "" where it gives nothing that can be used."""
     if rule.message is None:
         return ""
     try:
-        text = rule.message.evaluate(variables)
+        text = rule.message.evaluate(scope)
     except EvaluationError:
         return ""
     text = text.strip() if isinstance(text, str) else ""

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kargo_py.local.apiserver import formats, regex
-from kargo_py.local.apiserver.failures import ABSENT, Cause, FieldError
+from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.gotext import compact, number, quoted
-from kargo_py.local.apiserver.nodes import Node, equal
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.nodes import Node
+from kargo_py.local.apiserver.wire import ABSENT, JsonObject, identical
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _MAX_WHOLE: Final = (1 << 53) - 1
@@ -26,6 +26,11 @@ _PYTHON_TYPES: Final[dict[str, type]] = {
     "boolean": bool,
     "integer": int,
     "number": float,
+}
+_ALL_KINDS: Final[frozenset[type]] = frozenset({dict, list, str, bool, int, float})
+_KINDS: Final[dict[str, frozenset[type]]] = {
+    **{name: frozenset({kind}) for name, kind in _PYTHON_TYPES.items()},
+    "number": frozenset({int, float}),
 }
 _UNKNOWN: Final = object()
 
@@ -97,7 +102,7 @@ class Twin:
                 return False
             twins = map(self.index, range(len(new)))
             return all(twin is not None and twin.same() for twin in twins)
-        return equal(new, old)
+        return identical(new, old)
 
 
 def map_key(node: Node, item: Any) -> str | None:
@@ -120,6 +125,8 @@ class Check:
     """The checks of one schema."""
 
     __slots__ = (
+        "_intricate",
+        "_kinds",
         "additional",
         "all_of",
         "any_of",
@@ -185,6 +192,14 @@ class Check:
         self.one_of = [Check(below) for below in raw.get("oneOf") or ()]
         self.none_of = Check(raw["not"]) if isinstance(raw.get("not"), dict) else None
         self.trivial, self.trivial_count = self._triviality()
+        self._kinds: frozenset[type] = _KINDS.get(kind, _ALL_KINDS) if len(self.types) < 2 else frozenset({int, str})
+        self._intricate = bool(
+            self.all_of
+            or self.any_of
+            or self.one_of
+            or self.none_of is not None
+            or (self.format and self.types != ("string",))
+        )
 
     def _triviality(self) -> tuple[object, int]:
         """The Python type whose every value passes, and how many checks that counts for."""
@@ -206,9 +221,70 @@ class Check:
             return _UNKNOWN, 0
         return kind, 6 if kind is bool else 7
 
+    def fits(self, value: Any) -> bool:
+        """Whether nothing is wrong with *value*: what :meth:`run` finds, without asking where and why."""
+        kind = type(value)
+        if kind is self.trivial:
+            return True
+        if value is None:
+            return (not self.types or self.nullable) and not self.enum
+        if self._intricate or kind not in self._kinds or (self.enum and kind is not str):
+            return self._fits_exactly(value)
+        if kind is dict:
+            return self._object_fits(value)
+        if kind is str:
+            return self._string_fits(value)
+        if kind is list:
+            size, items = len(value), self.items
+            if (self.min_items is not None and size < self.min_items) or (
+                self.max_items is not None and size > self.max_items
+            ):
+                return False
+            return items is None or all(map(items.fits, value))
+        if kind is int:
+            bounded = self.minimum is not None or self.maximum is not None or self.multiple_of is not None
+            return self._fits_exactly(value) if bounded or value not in _INT64 else True
+        return kind is bool or self._fits_exactly(value)
+
+    def _fits_exactly(self, value: Any) -> bool:
+        found: list[Fault] = []
+        self.run(value, "", None, found)
+        return not found
+
+    def _object_fits(self, value: JsonObject) -> bool:
+        size = len(value)
+        if (self.min_properties is not None and size < self.min_properties) or (
+            self.max_properties is not None and size > self.max_properties
+        ):
+            return False
+        properties, additional = self.properties, self.additional
+        for key, item in value.items():
+            check = properties.get(key)
+            if check is None:
+                if self.forbids_additional:
+                    return False
+                check = additional
+                if check is None:
+                    continue
+            if type(item) is not check.trivial and not check.fits(item):
+                return False
+        return all(key in value for key in self.required)
+
+    def _string_fits(self, value: str) -> bool:
+        size = len(value)
+        return (
+            (self.max_length is None or size <= self.max_length)
+            and (self.min_length is None or size >= self.min_length)
+            and (self.pattern is None or bool(self.pattern.search(value)))
+            and (self.format_check is None or self.format_check(value))
+            and (not self.enum or value in self.enum)
+        )
+
     def faults(self, value: Any, twin: Twin | None) -> list[Fault]:
         """What is wrong with the root *value*; *twin* is what it replaces."""
         found: list[Fault] = []
+        if self.fits(value):
+            return found
         self.run(value, "", None, found)
         if not found:
             return found
@@ -445,7 +521,7 @@ def _is_enumerated(value: Any, allowed: Any) -> bool:
         if isinstance(value, bool) or isinstance(allowed, bool):
             return value is allowed
         return (int(value) if isinstance(allowed, int) else value) == allowed
-    return equal(value, allowed)
+    return identical(value, allowed)
 
 
 def _invalid(path: str, value: Any, what: str) -> Fault:

@@ -14,17 +14,14 @@ from urllib.parse import urlsplit
 from kargo_py.local.apiserver import names
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
 from kargo_py.local.apiserver.failures import Cause, FieldError
+from kargo_py.local.apiserver.formats import is_recognized
 from kargo_py.local.apiserver.gotext import Verbatim, compact, quoted
-from kargo_py.local.apiserver.invariants import dns1035_label
 from kargo_py.local.apiserver.kinds import Column, Kind
-from kargo_py.local.apiserver.nodes import copied, equal
-from kargo_py.local.apiserver.schema import Schema
+from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
+from kargo_py.local.apiserver.schema import Schema, compiled
 from kargo_py.local.apiserver.structural import errors_of, follow, go_schema
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.wire import JsonObject, copied, identical
 
-GROUP: Final = "apiextensions.k8s.io"
-PLURAL: Final = "customresourcedefinitions"
-FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _APPROVED: Final = "api-approved.kubernetes.io"
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -36,6 +33,9 @@ _PER_VERSION: Final = {
     "additionalPrinterColumns": "additionalPrinterColumns",
     "selectableFields": "selectableFields",
 }
+
+_invalid = FieldError.invalid
+_required = FieldError.required
 
 
 class DefinitionRules:
@@ -49,7 +49,7 @@ class DefinitionRules:
         obj.update(decoded)
         return unknown
 
-    def default(self, obj: JsonObject) -> None:
+    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
         """Names that follow from others, no conversion."""
         spec = obj.setdefault("spec", {})
         wanted = spec.setdefault("names", {})
@@ -79,7 +79,9 @@ class DefinitionRules:
                     stored.append(version["name"])
                 break
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """What is wrong with a definition."""
         if subresource == "status":
             return list(_names_errors((obj.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames"))
@@ -94,13 +96,10 @@ class DefinitionRules:
             errors.append(_invalid("spec.preserveUnknownFields", True, f"cannot set to true, {instead}"))
         return errors
 
-
-def _invalid(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(Cause.INVALID, path, value, detail)
-
-
-def _required(path: str, detail: str = "") -> FieldError:
-    return FieldError(Cause.REQUIRED, path, detail=detail)
+    def warnings(self, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """Formats that mean nothing here, once."""
+        known = _unknown_formats(old) if old is not None else set()
+        return [f"unrecognized format {quoted(name)}" for name in sorted(_unknown_formats(obj) - known)]
 
 
 def _identity_errors(obj: JsonObject) -> Iterator[FieldError]:
@@ -153,7 +152,7 @@ def _shared_parts(versions: Sequence[JsonObject]) -> tuple[JsonObject, list[Json
     alike = {
         name
         for name in _PER_VERSION
-        if all(equal(version.get(name) or None, versions[0].get(name) or None) for version in versions)
+        if all(identical(version.get(name) or None, versions[0].get(name) or None) for version in versions)
         or all(version.get(name) == versions[0].get(name) for version in versions)
     }
     shared = {name: versions[0][name] for name in alike if versions[0].get(name) is not None}
@@ -166,7 +165,7 @@ def _has_status(part: JsonObject) -> bool:
 
 def _version_errors(version: JsonObject, path: str, shared: JsonObject) -> Iterator[FieldError]:
     name = version.get("name") or ""
-    if complaints := dns1035_label(name):
+    if complaints := names.dns1035_label(name):
         yield _invalid(f"{path}.name", name, ",".join(complaints))
     warning = version.get("deprecationWarning")
     if warning is not None:
@@ -286,7 +285,7 @@ def _versions_errors(versions: Sequence[JsonObject], shown: Verbatim) -> Iterato
         yield _invalid("spec.versions", shown, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield _invalid("spec.versions", shown, "must have exactly one version marked as storage version")
-    if listed and (complaints := dns1035_label(listed[0] or "")):
+    if listed and (complaints := names.dns1035_label(listed[0] or "")):
         yield _invalid("spec.version", listed[0], ",".join(complaints))
 
 
@@ -321,7 +320,7 @@ def _enum_errors(path: str, value: str, accepted: Sequence[str]) -> list[FieldEr
         return [_required(path)]
     if value in accepted:
         return []
-    return [FieldError(Cause.UNSUPPORTED, path, value, f"supported values: {', '.join(map(quoted, accepted))}")]
+    return [FieldError.unsupported(path, value, accepted)]
 
 
 def _names_errors(wanted: JsonObject, path: str) -> Iterator[FieldError]:
@@ -329,13 +328,13 @@ def _names_errors(wanted: JsonObject, path: str) -> Iterator[FieldError]:
     for name in ("plural", "singular", "kind", "listKind"):
         given = wanted.get(name) or ""
         is_kind = name in {"kind", "listKind"}
-        if given and (complaints := dns1035_label(given.lower() if is_kind else given)):
+        if given and (complaints := names.dns1035_label(given.lower() if is_kind else given)):
             yield _invalid(f"{path}.{name}", given, (mixed if is_kind else "") + ",".join(complaints))
     for name in ("shortNames", "categories"):
         if name == "categories" and wanted.get("kind") and wanted["kind"] == wanted.get("listKind"):
             yield _invalid(f"{path}.listKind", wanted["listKind"], "kind and listKind may not be the same")
         for at, given in enumerate(wanted.get(name) or ()):
-            if complaints := dns1035_label(given):
+            if complaints := names.dns1035_label(given):
                 yield _invalid(f"{path}.{name}[{at}]", given, ",".join(complaints))
 
 
@@ -413,6 +412,21 @@ def _approval_errors(obj: JsonObject, old: JsonObject | None) -> Iterator[FieldE
             f'with either a URL or a reason starting with "unapproved", {see}'
         )
         yield _invalid(path, given, what)
+
+
+def _unknown_formats(crd: JsonObject) -> set[str]:
+    """Formats of strings, in any version, that the API server warns of."""
+    found: set[str] = set()
+    left = [(version.get("schema") or {}).get("openAPIV3Schema") for version in crd["spec"].get("versions") or ()]
+    while left:
+        schema = left.pop()
+        if isinstance(schema, dict):
+            name = schema.get("format") or ""
+            if name and schema.get("type") == "string" and not is_recognized(name):
+                found.add(name)
+            left += [schema.get("items"), schema.get("additionalProperties")]
+            left += (schema.get("properties") or {}).values()
+    return found
 
 
 # Status
@@ -511,23 +525,34 @@ class CustomRules:
         """Remove what the schema does not know."""
         return self.schema.prune(obj)
 
-    def default(self, obj: JsonObject) -> None:
+    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
         """Put in the schema's defaults."""
-        self.schema.default(obj)
+        self.schema.default(obj, keep_nulls=keep_nulls)
 
     def prepare(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> None:
         """Nothing: status and generation are the same for all kinds."""
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
         """What is wrong with *obj*."""
         if subresource == "status" and old is not None:
-            errors = self.schema.validate_status(obj, old)
+            errors = self.schema.validate_status(obj, old, found)
         else:
-            nameless = old is None and "name" not in obj.get("metadata", {})  # which is no error of the schema's
-            errors = self.schema.validate(obj, old, blocked=nameless)
+            errors = self.schema.validate(obj, old, found)
         if self._scale is not None:
             errors += _replicas_errors(obj, self._scale, subresource)
         return errors
+
+    def warnings(self, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """New finalizers that others might choose, too."""
+        before = old["metadata"].get("finalizers", ()) if old is not None else ()
+        advice = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+        return [
+            f'metadata.finalizers: "{name}": {advice}'
+            for name in obj["metadata"].get("finalizers", ())
+            if "/" not in name and name not in {ORPHAN, FOREGROUND, *before}
+        ]
 
 
 def _replicas_errors(obj: JsonObject, scale: JsonObject, subresource: str) -> Iterator[FieldError]:
@@ -563,7 +588,7 @@ def _kind(spec: JsonObject, version: JsonObject, served_as: JsonObject) -> Kind:
         singular=served_as.get("singular") or served_as["kind"].lower(),
         kind=served_as["kind"],
         list_kind=served_as.get("listKind") or "",
-        rules=CustomRules(Schema.compile(raw), subresources.get("scale")),
+        rules=CustomRules(compiled(raw), subresources.get("scale")),
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(served_as.get("shortNames") or ()),
         categories=tuple(served_as.get("categories") or ()),

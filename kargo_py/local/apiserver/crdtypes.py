@@ -49,7 +49,7 @@ _SCHEMA_OR_ARRAY: Final = _scalar(
 _SCHEMA_OR_STRINGS: Final = _scalar(
     "JSONSchemaPropsOrStringArray", "A schema or a list of names.", Either((dict, JSON_SCHEMA), (list, STRINGS))
 )
-_REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+RULE_REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _RULE: Final = _struct(
     "ValidationRule",
     "A rule in CEL that values must satisfy.",
@@ -59,7 +59,7 @@ _RULE: Final = _struct(
     Field("optionalOldSelf", BOOL, "The rule applies to new values, too; oldSelf is optional.", pointer=True),
     Field(
         "reason",
-        Text("v1.FieldValueErrorReason", enum=_REASONS),
+        Text("v1.FieldValueErrorReason", enum=RULE_REASONS),
         "The failure's reason, for programs.",
         pointer=True,
     ),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from kargo_py.local.apiserver import objectmeta, protobuf
 from kargo_py.local.apiserver.bodies import BadJson, BadNumber, Document, Undecodable, decode_json, decode_yaml
+from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.failures import Failure, bad_request
-from kargo_py.local.apiserver.gotypes import Struct, Undecodable as Mistyped
-from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.gotypes import Mistyped, Struct, json_type
+from kargo_py.local.apiserver.kinds import DEFINITIONS, Kind
 from kargo_py.local.apiserver.metatypes import DELETE_OPTIONS
 from kargo_py.local.apiserver.options import SCHEME, TYPE_META
-from kargo_py.local.apiserver.wire import JsonObject, Request
+from kargo_py.local.apiserver.wire import JsonObject, Request, copied
 
-_SUMMARY: int = 30
+_EVERYWHERE: Final = frozenset({"DeleteOptions", "Status", "WatchEvent"})
+"""Kinds beside those of objects that the real server knows."""
+_SUMMARY: Final = 30
 
 
 class KindMissing(Undecodable):
@@ -65,11 +68,11 @@ def unsupported_media_type(accepted: str) -> Failure:
     return Failure(415, "UnsupportedMediaType", message)
 
 
-def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]) -> JsonObject:
+def object_of(request: Request, kind: Kind, validation: str, warnings: list[str], catalogue: Catalogue) -> JsonObject:
     """The body as a new object of *kind*. Raises Failure."""
     try:
         found = document(request, kind)
-        obj = _typed(found.value, request.body, kind)
+        obj = _typed(found.value, request.body, kind, catalogue)
     except BadNumber as error:
         raise _unhandled(kind, str(error)) from error
     except KindMissing as error:
@@ -92,10 +95,7 @@ def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]
         raise bad_request(f'{obj["kind"]} in version "{version}" cannot be handled as a {obj["kind"]}: {why}')
     complain(kind, complaints, validation, warnings)
     if kind.custom and obj["apiVersion"] != kind.api_version:
-        raise bad_request(
-            f"the API version in the data ({obj['apiVersion']}) does not match "
-            f"the expected API version ({kind.api_version})"
-        )
+        raise _other_version(obj["apiVersion"], kind)
     warn_of_owners(obj, warnings)
     return obj
 
@@ -116,7 +116,7 @@ def decode_fields(obj: JsonObject, kind: Kind, *, keep_nulls: bool = False) -> S
     With *keep_nulls*, those are kept for validation that the schema of a custom kind does not allow.
 
     Raises:
-        Undecodable of :mod:`~kargo_py.local.apiserver.gotypes`: a field has the wrong type.
+        Mistyped: a field has the wrong type.
     """
     if not kind.custom:  # a built-in kind reads its metadata itself
         unknown = list(kind.rules.prune(obj))
@@ -125,24 +125,9 @@ def decode_fields(obj: JsonObject, kind: Kind, *, keep_nulls: bool = False) -> S
         unknown = list(objectmeta.decode(obj))
         if (obj["apiVersion"], obj["kind"]) == (kind.api_version, kind.kind):  # else the schema is not for it
             unknown += kind.rules.prune(obj)
-            nulls = list(_nulls(obj)) if keep_nulls else ()
-            kind.rules.default(obj)
-            for within, name in nulls:
-                within.setdefault(name, None)
+            kind.rules.default(obj, keep_nulls=keep_nulls)
         unknown.sort()
     return [f'unknown field "{path}"' for path in unknown]
-
-
-def _nulls(value: Any) -> Iterator[tuple[JsonObject, str]]:
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if item is None:
-                yield value, name
-            else:
-                yield from _nulls(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _nulls(item)
 
 
 def complain(kind: Kind, complaints: Sequence[str], validation: str, warnings: list[str]) -> None:
@@ -154,18 +139,15 @@ def complain(kind: Kind, complaints: Sequence[str], validation: str, warnings: l
     warnings += complaints
 
 
-def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
-    if value is None and not kind.custom:
-        value = {}
+def _typed(value: Any, body: bytes, kind: Kind, catalogue: Catalogue) -> JsonObject:
     if value is not None and not isinstance(value, dict):
-        name = {bool: "bool", str: "string", list: "array"}.get(type(value), "number")
-        raise BadJson(f"json: cannot unmarshal {name} into Go value of type {TYPE_META}")
-    given = value or {}
+        raise BadJson(f"json: cannot unmarshal {json_type(value)} into Go value of type {TYPE_META}")
+    given: JsonObject = value or {}
     for field in ("apiVersion", "kind"):
         if not isinstance(given.get(field, ""), str):
-            name = {bool: "bool", list: "array", dict: "object", type(None): "null"}.get(type(given[field]), "number")
             if given[field] is not None:
-                raise BadJson(f"json: cannot unmarshal {name} into Go struct field .{field} of type string")
+                found = json_type(given[field])
+                raise BadJson(f"json: cannot unmarshal {found} into Go struct field .{field} of type string")
             del given[field]
     api_version, name = given.get("apiVersion", ""), given.get("kind", "")
     if kind.custom:
@@ -175,20 +157,44 @@ def _typed(value: Any, body: bytes, kind: Kind) -> JsonObject:
             raise Undecodable(f"unexpected GroupVersion string: {api_version}")
         given["apiVersion"] = api_version
         return given
-    _check_type(api_version or kind.api_version, name or kind.kind, kind)
+    api_version, name = api_version or kind.api_version, name or kind.kind
+    if why := unlike(given, api_version, name, kind, catalogue):
+        version = api_version.rpartition("/")[2]
+        raise bad_request(f'{name} in version "{version}" cannot be handled as a {kind.kind}: {why}')
+    if api_version != kind.api_version:
+        raise _other_version(api_version, kind)
     given["apiVersion"], given["kind"] = kind.api_version, kind.kind
     return given
 
 
-def _check_type(api_version: str, name: str, kind: Kind) -> None:
+def _other_version(api_version: str, kind: Kind) -> Failure:
+    return bad_request(
+        f"the API version in the data ({api_version}) does not match the expected API version ({kind.api_version})"
+    )
+
+
+def unlike(obj: JsonObject, api_version: str, name: str, kind: Kind, catalogue: Catalogue) -> str:
+    """Why *obj*, which says that it is a *name* of *api_version*, cannot become one of a built-in *kind*; "" if it can.
+
+    The real server reads it as what it says first.
+    """
     if (api_version, name) == (kind.api_version, kind.kind):
-        return
-    version = api_version.rpartition("/")[2]
-    what = f'{name} in version "{version}" cannot be handled as a {kind.kind}: '
-    if api_version == kind.api_version:
-        package = kind.group.partition(".")[0] or "core"
-        raise bad_request(f"{what}converting ({version}.{name}) to ({package}.{kind.kind}): unknown conversion")
-    raise bad_request(f'{what}no kind "{name}" is registered for version "{api_version}" in scheme "{SCHEME}"')
+        return ""
+    served = [one for one in catalogue.kinds if one.api_version == api_version and not one.custom]
+    said = next((one for one in served if one.kind == name), None)
+    registered = said is not None or any(name == one.lists_as for one in served) or (served and name in _EVERYWHERE)
+    # CustomResourceDefinitions are served by a part of the real server that knows of nothing else.
+    if not registered or DEFINITIONS[0] in {served[0].group, kind.group}:
+        return f'no kind "{name}" is registered for version "{api_version}" in scheme "{SCHEME}"'
+    if said is not None:
+        try:
+            said.rules.prune(copied(obj))
+        except Mistyped as error:
+            return str(error)
+    if name == kind.kind:
+        return ""
+    package, version = kind.group.partition(".")[0] or "core", api_version.rpartition("/")[2]
+    return f"converting ({version}.{name}) to ({package}.{kind.kind}): unknown conversion"
 
 
 def _unrecognized(kind: Kind, why: str, body: bytes) -> Failure:

@@ -9,12 +9,12 @@ from typing import Final
 from kargo_py.local.apiserver.background import Background
 from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.crd import condition, established, kinds_of
-from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.kinds import DEFINITIONS, Kind
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
 from kargo_py.local.apiserver.store import Event, Store, Stored
 from kargo_py.local.apiserver.views import private
 from kargo_py.local.apiserver.wire import JsonObject
-from kargo_py.local.apiserver.writing import CLEANUP, DEFINITIONS, Target, Writer, stamp
+from kargo_py.local.apiserver.writing import CLEANUP, Target, Writer, stamp
 
 _OPTIONS: Final = WriteOptions(manager="kube-apiserver")
 

@@ -6,16 +6,18 @@ from typing import Final
 
 from kargo_py.local.apiserver import discovery
 from kargo_py.local.apiserver.catalogue import Catalogue
-from kargo_py.local.apiserver.failures import Failure
+from kargo_py.local.apiserver.failures import Failure, unknown_path
 from kargo_py.local.apiserver.negotiation import OBJECTS, check_media, wanted
 from kargo_py.local.apiserver.openapi import Documents as OpenApi
+from kargo_py.local.apiserver.routing import OtherPath
 from kargo_py.local.apiserver.wire import JSON, JsonObject, Request, Response, encode
 
-PAGE_NOT_FOUND: Final = Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
-_OK: Final = Response(200, b"ok", "text/plain; charset=utf-8")
+_TEXT: Final = "text/plain; charset=utf-8"
+PAGE_NOT_FOUND: Final = Response(404, b"404 page not found\n", _TEXT)
+_OK: Final = Response(200, b"ok", _TEXT)
 _HEALTH: Final = ("healthz", "livez", "readyz")
 _REPRESENTATIONS: Final = {"version": JSON, "api": OBJECTS}
-_NOTHING: Final = Response(404, b"")
+_NOTHING: Final = Response(404, b"", "")
 _CHECKS: Final = ("ping", "log", "etcd")
 
 
@@ -32,30 +34,53 @@ class Documents:
         self._catalogue = catalogue
         self._openapi = OpenApi()
 
-    def answer(self, request: Request, parts: tuple[str, ...]) -> Response:
-        """Answer the path that *parts* are of. Raises Failure."""
+    def answer(self, request: Request, path: OtherPath) -> Response:
+        """Answer *path*. Raises Failure."""
+        parts = path.parts
         if parts[0] in _HEALTH:
-            return self._health(request, parts)
+            return PAGE_NOT_FOUND if path.ends_in_slash else self._health(request, parts)
+        if parts[:2] == ("openapi", "v3"):
+            return _NOTHING if path.ends_in_slash else self._openapi_document("/".join(parts[2:]))
         made = self._made(request, parts)
         if made is None:
-            return _NOTHING if parts[:2] == ("openapi", "v3") else PAGE_NOT_FOUND
-        if request.method != "GET" and (parts[0] != "apis" or len(parts) == 1):
+            return self.missing(*parts[:2])
+        if request.method != "GET" and (parts[0] in _REPRESENTATIONS or self._is_built_in(parts)):
             raise not_allowed()
         if parts[0] in _REPRESENTATIONS:
             check_media(request.headers.get("accept", ""), _REPRESENTATIONS[parts[0]])
         elif parts[0] == "apis":
             wanted(request.headers.get("accept", ""))
-        return Response(200, made if isinstance(made, bytes) else encode(made))
+        return Response(200, encode(made))
+
+    def missing(self, root: str, group: str = "") -> Response:
+        """404 for a path below *root*: where built-in kinds are it is told in JSON, which is raised as a Failure."""
+        if root in _REPRESENTATIONS or (root == "apis" and group and group in self._built_in_groups()):
+            raise unknown_path()
+        return PAGE_NOT_FOUND
+
+    def _built_in_groups(self) -> set[str]:
+        return {kind.group for kind in self._catalogue.kinds if not kind.custom}
+
+    def _is_built_in(self, parts: tuple[str, ...]) -> bool:
+        """It is the list of resources in a version of a built-in group."""
+        return parts[0] == "apis" and len(parts) == 3 and parts[1] in self._built_in_groups()
+
+    def _openapi_document(self, path: str) -> Response:
+        kinds = self._catalogue.kinds
+        if not path:
+            return Response(200, encode(self._openapi.index(kinds)), _TEXT)
+        made = self._openapi.document(kinds, path)
+        return _NOTHING if made is None else Response(200, made)
 
     def _health(self, request: Request, parts: tuple[str, ...]) -> Response:
         if len(parts) > 2 or (len(parts) == 2 and parts[1] not in _CHECKS):
             return PAGE_NOT_FOUND
         if len(parts) == 1 and any(key == "verbose" for key, _ in request.query):
             lines = "".join(f"[+]{check} ok\n" for check in _CHECKS)
-            return Response(200, f"{lines}{parts[0]} check passed\n".encode(), "text/plain; charset=utf-8")
+            return Response(200, f"{lines}{parts[0]} check passed\n".encode(), _TEXT)
         return _OK
 
-    def _made(self, request: Request, parts: tuple[str, ...]) -> JsonObject | bytes | None:
+    def _made(self, request: Request, parts: tuple[str, ...]) -> JsonObject | None:
         kinds = self._catalogue.kinds
         match parts:
             case ("",):
@@ -65,20 +90,13 @@ class Documents:
             case ("api",):
                 return discovery.core_versions(request.headers.get("host", "127.0.0.1"))
             case ("api", version):
-                found = discovery.resources(kinds, "", version)
-                if found is None:
-                    raise Failure(404, "NotFound", "the server could not find the requested resource", {})
-                return found
+                return discovery.resources(kinds, "", version)
             case ("apis",):
                 return discovery.groups(kinds)
             case ("apis", group):
                 return discovery.group(kinds, group)
-            case ("apis", group, version):
+            case ("apis", group, version) if group:
                 return discovery.resources(kinds, group, version)
-            case ("openapi", "v3"):
-                return self._openapi.index(kinds)
-            case ("openapi", "v3", *rest):
-                return self._openapi.document(kinds, "/".join(rest))
         return None
 
     def _paths(self) -> JsonObject:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kargo_py.local.apiserver.gotext import Verbatim, compact, number, quoted
-from kargo_py.local.apiserver.wire import JsonObject, Response, encode
+from kargo_py.local.apiserver.wire import ABSENT, JsonObject, Response, encode
 
 
 class Cause(Enum):
@@ -38,11 +38,6 @@ class Cause(Enum):
         return self.value[1]
 
 
-class _Absent(Enum):
-    ABSENT = "absent"
-
-
-ABSENT: Final = _Absent.ABSENT
 _VALUELESS = frozenset({Cause.REQUIRED, Cause.FORBIDDEN, Cause.TOO_LONG})
 
 
@@ -54,6 +49,26 @@ class FieldError:
     path: str
     value: Any = ABSENT
     detail: str = ""
+
+    @classmethod
+    def invalid(cls, path: str, value: Any, detail: str) -> Self:
+        """A value that may not be."""
+        return cls(Cause.INVALID, path, value, detail)
+
+    @classmethod
+    def required(cls, path: str, detail: str = "") -> Self:
+        """No value where there must be one."""
+        return cls(Cause.REQUIRED, path, detail=detail)
+
+    @classmethod
+    def forbidden(cls, path: str, detail: str) -> Self:
+        """A value where there may be none."""
+        return cls(Cause.FORBIDDEN, path, detail=detail)
+
+    @classmethod
+    def unsupported(cls, path: str, value: Any, supported: Sequence[str]) -> Self:
+        """A value that is none of those that may be."""
+        return cls(Cause.UNSUPPORTED, path, value, f"supported values: {', '.join(map(quoted, supported))}")
 
     @property
     def body(self) -> str:
@@ -135,13 +150,17 @@ def not_found(group: str, plural: str, name: str) -> Failure:
 
 def unknown_path() -> Failure:
     """404 for a path that nothing is served under."""
-    return Failure(404, "NotFound", "the server could not find the requested resource")
+    return Failure(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(group: str, plural: str, name: str) -> Failure:
     """409 for a create."""
     message = f"{qualified(group, plural)} {quoted(name)} already exists"
     return Failure(409, "AlreadyExists", message, _details(group, kind=plural, name=name))
+
+
+MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
+"""Why an update conflicts."""
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> Failure:

@@ -22,7 +22,7 @@ from typing import Literal, Protocol, Self, TypeAlias
 import msgspec
 
 from kargo_py.local.apiserver.attributes import Attributes, attributes, user_agent
-from kargo_py.local.apiserver.failures import Failure, conflict, expired, not_found
+from kargo_py.local.apiserver.failures import MODIFIED, Failure, conflict, expired, not_found
 from kargo_py.local.apiserver.wire import Dropped, Handler, JsonObject, Request, Response, Stream, encode
 
 # What can happen to one request
@@ -487,10 +487,9 @@ def _refusal(fault: Refuse, asked: Attributes) -> Response:
 
 _ENDINGS: Sequence[Literal["clean", "cut", "torn"]] = ("clean", "cut", "torn")
 
-_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 _LATE = "Timeout: request did not complete within requested timeout - context deadline exceeded"
 _REFUSALS: Mapping[int, Callable[[Attributes], Failure]] = {
-    409: lambda asked: conflict(asked.group, asked.resource, asked.name, _MODIFIED),
+    409: lambda asked: conflict(asked.group, asked.resource, asked.name, MODIFIED),
     410: lambda _: expired("The resourceVersion for the provided watch is too old."),
     500: lambda _: Failure(500, "", "etcdserver: leader changed"),
     503: lambda _: Failure(503, "ServiceUnavailable", "the server is currently unable to handle the request"),

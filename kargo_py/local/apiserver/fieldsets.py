@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
+
+from kargo_py.local.apiserver.gotext import number, quoted
 
 Path: TypeAlias = tuple[str, ...]
 SELF: Final = "."
@@ -99,7 +100,9 @@ class FieldSet:
         return _made(self.members | other.members, children)
 
     def __and__(self, other: FieldSet) -> FieldSet:
-        small, large = sorted((self.children, other.children), key=len)
+        small, large = self.children, other.children
+        if len(small) > len(large):
+            small, large = large, small
         children = {
             element: common
             for element, below in small.items()
@@ -109,7 +112,7 @@ class FieldSet:
 
     def __sub__(self, other: FieldSet) -> FieldSet:
         """Without the paths of *other*; what lies below those stays."""
-        if not other:
+        if other.members.isdisjoint(self.members) and other.children.keys().isdisjoint(self.children):
             return self
         children = dict(self.children)
         for element, below in other.children.items():
@@ -122,7 +125,11 @@ class FieldSet:
 
     def without_trees(self, other: FieldSet) -> FieldSet:
         """Without the paths of *other* and all that lies below them."""
-        if not other:
+        if (
+            other.members.isdisjoint(self.members)
+            and other.members.isdisjoint(self.children)
+            and other.children.keys().isdisjoint(self.children)
+        ):
             return self
         children = {}
         for element, below in self.children.items():
@@ -300,43 +307,11 @@ def _shown(element: str) -> str:
 
 def _value_shown(item: Any) -> str:
     if isinstance(item, str):
-        return go_quoted(item)
+        return quoted(item)
     if isinstance(item, (int, float)) and not isinstance(item, bool):
-        return go_number(item)
+        return number(float(item))
     if isinstance(item, list):
         return "[" + ",".join(map(_value_shown, item)) + "]"
     if isinstance(item, dict):
         return "".join(f"{name}={_value_shown(each)}" for name, each in item.items())
     return _json(item)
-
-
-def go_quoted(text: str) -> str:
-    """*text* as Go's ``%q`` has it."""
-    short = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
-    pieces = []
-    for character in text:
-        code = ord(character)
-        if character in '"\\':
-            pieces.append("\\" + character)
-        elif character == " " or (character.isprintable() and character != "\ufeff"):
-            pieces.append(character)
-        elif character in short:
-            pieces.append(short[character])
-        elif code < 0x80:
-            pieces.append(f"\\x{code:02x}")
-        else:
-            pieces.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
-    return '"' + "".join(pieces) + '"'
-
-
-def go_number(number: float) -> str:
-    """*number* as Go's ``%v`` has a float64, which is what a number in FieldsV1 is read as."""
-    sign, digits, scale = Decimal(repr(float(number))).normalize().as_tuple()
-    if not isinstance(scale, int):  # not a number, or infinite: JSON has neither
-        return repr(number)
-    exponent = len(digits) - 1 + scale
-    if -4 <= exponent < 6:
-        return repr(float(number)).removesuffix(".0")
-    mantissa = "".join(map(str, digits))
-    dotted = f"{mantissa[0]}.{mantissa[1:]}" if len(mantissa) > 1 else mantissa
-    return f"{'-' * sign}{dotted}e{exponent:+03d}"

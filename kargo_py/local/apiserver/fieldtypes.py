@@ -6,29 +6,15 @@ them. Lists and maps are atomic, that is owned and replaced as a whole, or owned
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
-from kargo_py.local.apiserver.objectmeta_schema import OBJECT_META
+from kargo_py.local.apiserver.metatypes import OBJECT_META_SCHEMA
 from kargo_py.local.apiserver.wire import JsonObject
 
 Scalar: TypeAlias = Literal["numeric", "string", "boolean", "untyped"]
 _STRING: Final[JsonObject] = {"type": "string"}
 _MERGE: Final = frozenset({"merge", "merge,retainKeys"})
-
-
-class Absent(Enum):
-    """Where there is no value, which is not the same as null."""
-
-    ABSENT = "absent"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-ABSENT: Final = Absent.ABSENT
 
 
 @dataclass(slots=True, eq=False)
@@ -58,11 +44,6 @@ class Atom:
     list: ListType | None = None
     map: MapType | None = None
 
-    @property
-    def definite(self) -> bool:
-        """It allows one kind of value only."""
-        return (self.scalar is not None) + (self.list is not None) + (self.map is not None) == 1
-
 
 # Of what no schema describes, maps are owned by field and lists as a whole ...
 _list_of_anything = ListType(Atom())
@@ -81,24 +62,20 @@ class Types:
     root: Atom
 
     @classmethod
-    def of(cls, schema: JsonObject, definitions: Mapping[str, JsonObject] | None = None) -> Types:
-        """Compile an OpenAPI v3 schema; ``$ref`` names one of *definitions*.
+    def of(cls, schema: JsonObject) -> Types:
+        """Compile an OpenAPI v3 schema without references.
 
         Whatever the schema says of them, ``apiVersion``, ``kind`` and ``metadata`` are what they always are.
         """
-        return cls(_Compiler(definitions or {}).embedded(schema, preserve=False))
+        return cls(_Compiler().embedded(schema, preserve=False))
 
 
 class _Compiler:
-    def __init__(self, definitions: Mapping[str, JsonObject]) -> None:
-        self._definitions = definitions
-        self._named: dict[str, Atom] = {}
+    def __init__(self) -> None:
         self._object_meta: Atom | None = None
 
     def atom(self, schema: JsonObject, *, preserve: bool) -> Atom:
         """Compile *schema*; *preserve*: unknown fields are allowed here and below."""
-        if named := _reference(schema):
-            return self._overridden(self._definition(named), schema)
         preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
         if schema.get("x-kubernetes-embedded-resource"):
             return self.embedded(schema, preserve=preserve)
@@ -111,7 +88,7 @@ class _Compiler:
         made = self._inline({**schema, "properties": {**schema.get("properties", {}), **own}}, preserve=preserve)
         if made.map:
             if self._object_meta is None:
-                self._object_meta = self._inline(OBJECT_META, preserve=False)
+                self._object_meta = self._inline(OBJECT_META_SCHEMA, preserve=False)
             made.map.fields["metadata"] = self._object_meta
         return made
 
@@ -159,28 +136,3 @@ class _Compiler:
             if merge_key := schema.get("x-kubernetes-patch-merge-key"):
                 made.keys = (merge_key,)
         return made
-
-    def _definition(self, name: str) -> Atom:
-        if name not in self._named:
-            made = self._named[name] = Atom()  # before it is compiled, for types that contain themselves
-            compiled = self.atom(self._definitions[name], preserve=False)
-            made.scalar, made.list, made.map = compiled.scalar, compiled.list, compiled.map
-        return self._named[name]
-
-    def _overridden(self, atom: Atom, schema: JsonObject) -> Atom:
-        """A reference may say that what it refers to is atomic here."""
-        map_type = schema.get("x-kubernetes-map-type")
-        if map_type is None or atom.map is None:
-            return atom
-        original = atom.map
-        changed = MapType(original.fields, original.defaults, original.element, map_type == "atomic")
-        return Atom(atom.scalar, atom.list, changed)
-
-
-def _reference(schema: JsonObject) -> str:
-    """Name of the definition that *schema* refers to, also by an ``allOf`` of one."""
-    reference = schema.get("$ref", "")
-    all_of: Sequence[JsonObject] = schema.get("allOf") or ()
-    if not reference and len(all_of) == 1:
-        reference = all_of[0].get("$ref", "")
-    return str(reference).rpartition("/")[2]

@@ -56,10 +56,41 @@ def number(value: float) -> str:
     return f"{value:.{places}f}"
 
 
+def go_shown(value: Any) -> str:
+    """JSON as ``%v`` of Go's values for it."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return number(value)
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{name}:{go_shown(value[name])}" for name in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(go_shown, value)) + "]"
+    return str(value)
+
+
+def go_source(value: Any) -> str:
+    """The same as ``%#v``."""
+    if value is None:
+        return "interface {}(nil)"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, dict):
+        inner = ", ".join(f"{quoted(name)}:{go_source(value[name])}" for name in sorted(value))
+        return "map[string]interface {}{" + inner + "}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(map(go_source, value)) + "}"
+    return go_shown(value)
+
+
 def compact(value: Any) -> str:
     """``encoding/json``: sorted keys, no spaces, markup escaped."""
     text = json.dumps(_whole(value), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
 
 
 def _whole(value: Any) -> Any:

@@ -14,9 +14,11 @@ from typing import Final
 SECONDS: Final = "2006-01-02T15:04:05Z07:00"
 MICROSECONDS: Final = "2006-01-02T15:04:05.000000Z07:00"
 
-_canonical = re.compile(
-    r"[1-9]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{6})?Z", re.ASCII
-).fullmatch
+# All days but that of leap years.
+DAY: Final = (
+    r"[1-9]\d{3}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+)
+_canonical = re.compile(rf"{DAY}T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{{6}})?Z", re.ASCII).fullmatch
 _digits = re.compile(r"\d+", re.ASCII)
 _offset = re.compile(r"[+-]\d\d:\d\d", re.ASCII)
 _ZERO: Final = datetime(1, 1, 1, tzinfo=UTC)

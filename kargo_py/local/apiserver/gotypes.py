@@ -21,7 +21,7 @@ from kargo_py.local.apiserver.wire import JsonObject
 REFERENCE: Final = "#/components/schemas/"
 
 
-class Undecodable(Exception):
+class Mistyped(Exception):
     """The value does not fit into the type. ``str()`` is what Go says.
 
     Go keeps the first such error and reads on, unless it is ``final``: a time reads itself, and its error ends all.
@@ -30,7 +30,7 @@ class Undecodable(Exception):
     final = False
 
 
-class Mismatch(Undecodable):
+class Mismatch(Mistyped):
     """A JSON value of another type than the field's."""
 
     def __init__(self, found: str, go: str) -> None:
@@ -236,27 +236,27 @@ def _lenient_base64(text: str) -> str:
     return base64.b64encode(base64.b64decode(bytes(byte for _, byte in visible))).decode()
 
 
-def _corrupt(place: int) -> Undecodable:
-    return Undecodable(f"illegal base64 data at input byte {place}")
+def _corrupt(place: int) -> Mistyped:
+    return Mistyped(f"illegal base64 data at input byte {place}")
 
 
 @contextmanager
 def _final() -> Iterator[None]:
     try:
         yield
-    except Undecodable as wrong:
+    except Mistyped as wrong:
         wrong.final = True
         raise
 
 
-def _read_on(wrong: Undecodable, rest: Iterable[Callable[[], Any]]) -> None:
-    """Do as Go does after its first error: read the rest, which may have one that is final. Raises Undecodable."""
+def _read_on(wrong: Mistyped, rest: Iterable[Callable[[], Any]]) -> None:
+    """Do as Go does after its first error: read the rest, which may have one that is final. Raises Mistyped."""
     if wrong.final:
         return
     for read in rest:
         try:
             read()
-        except Undecodable as other:
+        except Mistyped as other:
             if other.final:
                 raise other from None
 
@@ -277,7 +277,7 @@ class Time(GoType):
             try:
                 return self._read(value)
             except gotime.TimeError as wrong:
-                raise Undecodable(str(wrong)) from None
+                raise Mistyped(str(wrong)) from None
 
     def zero(self) -> Any:
         return None
@@ -323,7 +323,7 @@ class List(GoType):
             mark = len(unknown)
             try:
                 decoded.append(item.decode({} if element is None else element, unknown))
-            except Undecodable as wrong:
+            except Mistyped as wrong:
                 _read_on(wrong, (partial(item.decode, other or {}, []) for other in value[index + 1 :]))
                 raise
             if len(unknown) > mark:
@@ -451,7 +451,7 @@ class Struct(GoType):
             mark = len(unknown)
             try:
                 result = read(item, unknown)
-            except Undecodable as wrong:
+            except Mistyped as wrong:
                 if isinstance(wrong, Mismatch):
                     wrong.within(self.name, name)
                 rest = list(value.items())[list(value).index(name) + 1 :]

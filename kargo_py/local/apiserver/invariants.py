@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, Final
 
 from kargo_py.local.apiserver import names
-from kargo_py.local.apiserver.failures import ABSENT, Cause, FieldError
+from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.gotext import quoted
 from kargo_py.local.apiserver.nodes import Node
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.wire import ABSENT, JsonObject
 
 _META_TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"), str),
@@ -21,9 +20,12 @@ _GO_TYPES: Final[dict[type, str]] = {str: "string", dict: "map[string]string", l
 
 
 class Invariants:
-    """The invariants of one schema; ``relevant`` tells whether there are any, here or below."""
+    """The invariants of one schema.
 
-    __slots__ = ("additional", "items", "node", "properties", "relevant")
+    ``relevant`` tells whether there are any, here or below; ``has_resources`` whether there are embedded resources.
+    """
+
+    __slots__ = ("additional", "has_resources", "items", "node", "properties", "relevant")
 
     def __init__(self, node: Node) -> None:
         """Look for what is to be checked."""
@@ -33,6 +35,12 @@ class Invariants:
         self.properties = {key: below for key, below in children.items() if below.relevant}
         self.additional = Invariants(node.additional) if node.additional else None
         self.items = Invariants(node.items) if node.items else None
+        self.has_resources: bool = (
+            node.embedded
+            or any(child.has_resources for child in children.values())
+            or (self.additional is not None and self.additional.has_resources)
+            or (self.items is not None and self.items.has_resources)
+        )
         self.relevant = bool(
             node.embedded
             or node.list_type in {"set", "map"}
@@ -53,6 +61,8 @@ class Invariants:
     def resources(self, value: Any, path: str = "") -> list[FieldError]:
         """What is wrong with embedded resources."""
         errors: list[FieldError] = []
+        if not self.has_resources:
+            return errors
         if self.node.embedded and path and isinstance(value, dict):
             errors += _resource_errors(value, path)
         for check, item, below in self._children(value, path):
@@ -86,6 +96,8 @@ def _duplicate_items(items: list[Any], node: Node, path: str) -> list[FieldError
 
 def _repeated(items: list[Any]) -> list[int]:
     """Where an item stands for the second time."""
+    if len(items) < 2:
+        return []
     seen: dict[str, int] = {}
     found = []
     for at, item in enumerate(items):
@@ -112,7 +124,7 @@ def _resource_errors(value: JsonObject, path: str) -> list[FieldError]:
             errors.append(FieldError(Cause.INVALID, where, text, "must not be empty"))
         elif key == "apiVersion" and text.count("/") > 1:
             errors.append(FieldError(Cause.INVALID, where, text, f"unexpected GroupVersion string: {text}"))
-        elif key == "kind" and (complaints := dns1035_label(text.lower())):
+        elif key == "kind" and (complaints := names.dns1035_label(text.lower())):
             detail = f"may have mixed case, but should otherwise match: {','.join(complaints)}"
             errors.append(FieldError(Cause.INVALID, where, text, detail))
     if "metadata" in value:
@@ -128,17 +140,3 @@ def _metadata_errors(metadata: Any, path: str) -> list[FieldError]:
             return [FieldError(Cause.INVALID, path, metadata, f"field {quoted(key)} must be of type {_GO_TYPES[kind]}")]
     name = metadata.get("name") or ""
     return [FieldError(Cause.INVALID, f"{path}.name", name, why) for why in names.path_segment(name, False) if name]
-
-
-def dns1035_label(text: str) -> list[str]:
-    """A DNS label that begins with a letter (RFC 1035)."""
-    complaints = [f"must be no more than {names.LABEL_LENGTH} characters"] if len(text) > names.LABEL_LENGTH else []
-    return complaints if _is_dns1035(text) else [*complaints, _DNS1035]
-
-
-_is_dns1035 = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?").fullmatch
-_DNS1035: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-    "regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)

@@ -27,26 +27,34 @@ class Column:
     """Gives the cell for an object and the moment that it is now, where ``json_path`` would not do."""
 
 
+NAMESPACES: Final = ("", "namespaces")
+DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
+"""Group and plural of two resources that the server itself looks at."""
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 class Rules(Protocol):
     """What happens to an object of the kind between the request and the store. Metadata is the server's own business.
 
-    Every method works on the whole object; the first two change it in place.
+    Every method works on the whole object; the first three change it in place.
     """
 
     def prune(self, obj: JsonObject) -> Sequence[str]:
         """Remove fields that the schema does not know; their paths (``spec.replicaz``), for ``fieldValidation``."""
 
-    def default(self, obj: JsonObject) -> None:
-        """Put in the schema's defaults."""
+    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
+        """Put in the schema's defaults, and drop nulls where null is not allowed, unless these are to be kept."""
 
     def prepare(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> None:
         """Change *obj* as the kind's strategy does before validation: what a client may not set, derived fields."""
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> Sequence[FieldError]:
-        """What is wrong with *obj*; *old* is what it replaces."""
+    def validate(
+        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
+    ) -> Sequence[FieldError]:
+        """What is wrong with *obj*; *old* is what it replaces, *found* what is wrong with its metadata."""
+
+    def warnings(self, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
+        """What whoever has written *obj* is warned of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kargo_py.local.apiserver import fieldsets
-from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, internal
+from kargo_py.local.apiserver.failures import Failure, bad_request, internal
 from kargo_py.local.apiserver.fieldsets import BadFields, FieldSet, Path
-from kargo_py.local.apiserver.fieldtypes import ABSENT, Types
+from kargo_py.local.apiserver.fieldtypes import Types
+from kargo_py.local.apiserver.gotext import compact, quoted
+from kargo_py.local.apiserver.gotime import DAY
 from kargo_py.local.apiserver.structured import (
     Comparison,
     TypingFailed,
@@ -31,14 +34,13 @@ from kargo_py.local.apiserver.structured import (
     with_named,
     without,
 )
-from kargo_py.local.apiserver.wire import JsonObject, copied
+from kargo_py.local.apiserver.wire import ABSENT, JsonObject, copied
 
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-MAX_MANAGER_LENGTH: Final = 128
 _MAX_UPDATERS: Final = 10
 _MAX_ANNOTATIONS_SIZE: Final = 256 * 1024
-_CANONICAL_TIME: Final = re.compile(r"20\d\d-(0[1-9]|1[012])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ")
+_CANONICAL_TIME: Final = re.compile(rf"{DAY}T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ", re.ASCII)
 _NO_FIELDS: Final = FieldSet()
 _METADATA: Final = (
     "name",
@@ -91,9 +93,9 @@ class Owner(NamedTuple):
 
     def __str__(self) -> str:
         """As messages have it."""
-        text = fieldsets.go_quoted(self.manager)
+        text = quoted(self.manager)
         if self.subresource:
-            text += f" with subresource {fieldsets.go_quoted(self.subresource)}"
+            text += f" with subresource {quoted(self.subresource)}"
         return f"{text} using {self.version}" if self.operation == "Update" else text
 
 
@@ -127,9 +129,8 @@ class Applied:
 class Writing:
     """Through what a write comes: one version of a kind, or a subresource of it.
 
-    ``others`` has the types of the kind's other versions by ``apiVersion``, or None where fields have other names
-    there: what is managed in the words of such a version is left as it is. Managers of versions that are not there are
-    forgotten.
+    ``others`` has the types of the kind's other versions by ``apiVersion``. Managers of versions that are not there
+    are forgotten.
     """
 
     types: Types
@@ -137,17 +138,13 @@ class Writing:
     kind: str
     subresource: str = ""
     reset: FieldSet = field(default_factory=FieldSet)
-    others: Mapping[str, Types | None] = field(default_factory=dict)
+    others: Mapping[str, Types] = field(default_factory=dict)
     zero: JsonObject | None = None
     """What an object has in which nothing is set: a Go type's structs, which nobody manages for being there."""
 
     def types_of(self, api_version: str) -> Types | None:
-        """The types of a version."""
+        """The types of a version; None if the kind has no such version."""
         return self.types if api_version == self.api_version else self.others.get(api_version)
-
-    def knows(self, api_version: str) -> bool:
-        """It is a version of the kind."""
-        return api_version == self.api_version or api_version in self.others
 
     def owner(self, manager: str, operation: Literal["Apply", "Update"]) -> Owner:
         """Whose entry a write is recorded in."""
@@ -166,8 +163,9 @@ def update(live: JsonObject | None, new: JsonObject, *, manager: str, now: datet
     An empty list: the field is to be absent. That is so when the client has reset it, or nobody has ever been tracked.
     """
     managed = _sent_or_live(live, new, through)
-    if not managed and live is not None:
+    if managed is None and live is not None:
         return []
+    managed = managed or {}
     try:
         if ignored := _ignored(live, new, through):  # all else is of its types, or will be refused
             validate(through.types.root, ignored, duplicates=True)
@@ -211,12 +209,13 @@ def apply(
     if metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     base = {"apiVersion": through.api_version, "kind": through.kind} if live is None else _bare(live)
+    entries = _metadata(live or {}).get("managedFields")
     try:
-        managed = _decoded(_metadata(live or {}).get("managedFields"), through)
+        managed = _decoded(entries, through)
     except BadFields as error:
         raise internal(f"failed to decode managed fields: {error}") from error
     try:
-        if not managed and live is not None:
+        if not entries and live is not None:
             _check_live(live, base, through)
             managed = _updated(None, live, managed, "before-first-apply", now, through)
         merged, managed, changed = _applied_by(base, applied, managed, manager, now, through, force=force)
@@ -244,43 +243,27 @@ def with_old_times(live: JsonObject, new: JsonObject) -> JsonObject:
     return live if timeless[0] == timeless[1] else new
 
 
-def manager_errors(manager: str, *, required: bool = False) -> list[FieldError]:
-    """What is wrong with the ``fieldManager`` parameter; apply requires one."""
-    errors = []
-    if required and not manager:
-        errors.append(FieldError(Cause.REQUIRED, "fieldManager", detail="is required for apply patch"))
-    if len(manager.encode()) > MAX_MANAGER_LENGTH:
-        detail = f"may not be more than {MAX_MANAGER_LENGTH} bytes"
-        errors.append(FieldError(Cause.TOO_LONG, "fieldManager", detail=detail))
-    position = 0
-    for character in manager:
-        if not character.isprintable():
-            detail = f"invalid character U+{ord(character):04X} (at position {position})"
-            errors.append(FieldError(Cause.INVALID, "fieldManager", manager, detail))
-        position += len(character.encode())
-    return errors
-
-
 # Entries
 
 
-def _sent_or_live(live: JsonObject | None, new: JsonObject, through: Writing) -> Managed:
-    """What the client sent, or what was there if it sent nothing that can be read. A reset is sent as nothing."""
+def _sent_or_live(live: JsonObject | None, new: JsonObject, through: Writing) -> Managed | None:
+    """What the client sent, or what was there if it sent nothing that can be read; None: nobody is tracked.
+
+    A reset is sent as nothing.
+    """
     sent = _metadata(new).get("managedFields") if not through.subresource else None
     mine = _metadata(live or {}).get("managedFields")
     if sent == mine:
         sent = None
     if isinstance(sent, list):
         if not sent or (len(sent) == 1 and isinstance(sent[0], dict) and not any(sent[0].values())):
-            return {}
-        try:
+            return None
+        with suppress(BadFields):
             return _decoded(sent, through)
-        except BadFields:
-            pass
     try:
-        return _decoded(mine, through)
+        return _decoded(mine, through) if mine else None
     except BadFields:
-        return {}
+        return None
 
 
 def _decoded(entries: Any, through: Writing) -> Managed:
@@ -297,15 +280,14 @@ def _decoded(entries: Any, through: Writing) -> Managed:
         if not fields_type:
             raise BadFields(f"missing fieldsType in managed fields entry {index}")
         if fields_type != "FieldsV1":
-            raise BadFields(
-                f"invalid fieldsType {fieldsets.go_quoted(str(fields_type))} in managed fields entry {index}"
-            )
+            raise BadFields(f"invalid fieldsType {quoted(str(fields_type))} in managed fields entry {index}")
         manager, subresource = entry.get("manager") or "", entry.get("subresource") or ""
         if not isinstance(manager, str) or not isinstance(subresource, str):
             raise BadFields(f"manager and subresource of entry {index} must be strings")
         owner = Owner(manager, operation, version if operation == "Update" else "", subresource)
-        fields, written = _fields_of(entry.get("fieldsV1"), through.types_of(version))
-        if through.knows(version):
+        types = through.types_of(version)
+        fields, written = _fields_of(entry.get("fieldsV1"), types)
+        if types is not None:
             managed[owner] = Owned(fields, version, _time(entry.get("time")), written)
     return managed
 
@@ -331,7 +313,7 @@ def _time(text: Any) -> str | None:
 
 
 def _stamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def _written(managed: Managed, through: Writing) -> list[Any]:
@@ -376,7 +358,7 @@ def _updated(
 ) -> Managed:
     """Give what *new* changes to *manager*, and take it from all others."""
     managed, found = _settled(live, new, managed, None, through)
-    taken = (found.modified | found.added).without_trees(through.reset) - _NOBODYS
+    taken = (found.modified | found.added) - _NOBODYS
     if taken:
         owner = through.owner(manager, "Update")
         previous = managed.get(owner)
@@ -474,8 +456,8 @@ def _check_live(live: JsonObject, bare: JsonObject, through: Writing) -> None:
 
 
 def _kind_shown(api_version: Any, kind: Any) -> str:
-    group, _, version = (api_version if isinstance(api_version, str) else "").rpartition("/")
-    return f"{group}/{version}, Kind={kind if isinstance(kind, str) else ''}"
+    group, _, version = _text(api_version).rpartition("/")
+    return f"{group}/{version}, Kind={_text(kind)}"
 
 
 def _applied_by(
@@ -581,17 +563,9 @@ def _update_last_applied(obj: JsonObject, applied: JsonObject) -> None:
     sent = copied(applied)
     if LAST_APPLIED in _annotations(sent):
         del sent["metadata"]["annotations"][LAST_APPLIED]
-    annotations[LAST_APPLIED] = go_json(sent) + "\n"
+    annotations[LAST_APPLIED] = compact(sent) + "\n"
     if sum(len(name.encode()) + len(str(text).encode()) for name, text in annotations.items()) > _MAX_ANNOTATIONS_SIZE:
         del annotations[LAST_APPLIED]
-
-
-def go_json(value: Any) -> str:
-    """JSON as Go writes it: sorted, compact, and harmless in HTML."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
 
 
 def _conflict(found: Sequence[tuple[Owner, Path]]) -> Failure:
@@ -616,8 +590,13 @@ def _conflict(found: Sequence[tuple[Owner, Path]]) -> Failure:
 
 def _named(obj: JsonObject) -> str:
     metadata = _metadata(obj)
-    kind = _kind_shown(obj.get("apiVersion") or "", obj.get("kind") or "")
-    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {kind}"
+    kind = _kind_shown(obj.get("apiVersion"), obj.get("kind"))
+    namespace, name = (_text(metadata.get(field)) for field in ("namespace", "name"))
+    return f"{namespace}/{name}; {kind}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _metadata(obj: JsonObject) -> JsonObject:

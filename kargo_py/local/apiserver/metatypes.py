@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kargo_py.local.apiserver.gotypes import Anything, Bool, Field, GoType, Int, List, Map, Struct, Text, Time
+from kargo_py.local.apiserver.gotypes import Anything, Bool, Field, GoType, Int, List, Map, Struct, Text, Time, inline
 
 PACKAGE: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
@@ -132,6 +132,8 @@ OBJECT_META: Final = Struct(
         Field("uid", _UID, "Unique in time and space. Set by the server."),
     ],
 )
+
+OBJECT_META_SCHEMA: Final = inline(OBJECT_META)
 
 LIST_META: Final = Struct(
     "ListMeta",

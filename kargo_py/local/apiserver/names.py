@@ -16,12 +16,14 @@ LABEL_LENGTH: Final = 63
 SUBDOMAIN_LENGTH: Final = 253
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE: Final = f"({_QUALIFIED})?"
 _KEY: Final = "[-._a-zA-Z0-9]+"
 
 _is_label = re.compile(_LABEL).fullmatch
+_is_dns1035 = re.compile(_DNS1035).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
 _is_qualified = re.compile(_QUALIFIED).fullmatch
 _is_key = re.compile(_KEY).fullmatch
@@ -38,6 +40,11 @@ _LABEL_COMPLAINT: Final = _pattern_complaint(
     _LABEL,
     "my-name",
     "123-abc",
+)
+# The real server's, with its two spaces.
+_DNS1035_COMPLAINT: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    f"and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_DNS1035}')"
 )
 _SUBDOMAIN_COMPLAINT: Final = _pattern_complaint(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
@@ -84,6 +91,14 @@ def label(text: str) -> list[str]:
     if not _is_label(text):
         dotted = _is_subdomain(text)
         complaints.append("must not contain dots" if dotted else _LABEL_COMPLAINT)
+    return complaints
+
+
+def dns1035_label(text: str) -> list[str]:
+    """A DNS label that begins with a letter (RFC 1035)."""
+    complaints = _too_long(text, LABEL_LENGTH)
+    if not _is_dns1035(text):
+        complaints.append(_DNS1035_COMPLAINT)
     return complaints
 
 

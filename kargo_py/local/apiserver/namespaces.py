@@ -9,13 +9,13 @@ from typing import Final
 from kargo_py.local.apiserver.background import Background
 from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.garbage import MANAGER
-from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.kinds import NAMESPACES, Kind
 from kargo_py.local.apiserver.objectmeta import KUBERNETES_FINALIZER
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
 from kargo_py.local.apiserver.store import Event, Store, Stored
 from kargo_py.local.apiserver.views import private
 from kargo_py.local.apiserver.wire import JsonObject
-from kargo_py.local.apiserver.writing import NAMESPACES, Target, Writer, stamp
+from kargo_py.local.apiserver.writing import Target, Writer, stamp
 
 INITIAL: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _OPTIONS: Final = WriteOptions(manager=MANAGER)

@@ -6,35 +6,16 @@ Value validation (:mod:`checks`), CEL rules (:mod:`cel`) and the invariants (:mo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, Final
 
-from kargo_py.local.apiserver.failures import ABSENT
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.metatypes import OBJECT_META
+from kargo_py.local.apiserver.wire import ABSENT, JsonObject, copied, encode
 
 META: Final = frozenset({"apiVersion", "kind", "metadata"})
 MAX_DEPTH: Final = 64
 """How deep a schema may nest; Kubernetes has no such limit but its decoder's (10,000), Python's stack does."""
 MAX_NODES: Final = 50_000
-
-OBJECT_META: Final = frozenset(
-    {
-        "name",
-        "generateName",
-        "namespace",
-        "selfLink",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "labels",
-        "annotations",
-        "ownerReferences",
-        "finalizers",
-        "managedFields",
-    }
-)
 
 
 class SchemaTooLarge(ValueError):
@@ -79,6 +60,12 @@ class Node:
         self.items: Node | None = None
         self.defaults: list[tuple[str, Node]] = []
 
+    @property
+    def size(self) -> int:
+        """How many nodes there are, this one and all below."""
+        below = [*self.properties.values(), *filter(None, (self.additional, self.items))]
+        return 1 + sum(node.size for node in below)
+
     def child(self, key: str) -> Node | None:
         """The schema of a field."""
         return self.properties.get(key) or self.additional
@@ -114,22 +101,22 @@ class Node:
                 if self.preserve:
                     return gone
                 items = NOTHING
+            elif self.preserve and not items.preserve:
+                items = items.lenient()
             for at, item in enumerate(value):
                 kind = type(item)
-                if (kind is dict or kind is list) and (below := self._prune_item(items, item)):
+                if (kind is dict or kind is list) and (below := items.prune(item)):
                     gone.extend([f"[{at}]{path}" for path in below])
         return gone
 
-    def _prune_item(self, items: Node, item: Any) -> list[str]:
-        if not self.preserve or items.preserve:
-            return items.prune(item)
-        # Items of a list that preserves unknown fields keep theirs.
+    def lenient(self) -> Node:
+        """The same, preserving unknown fields: so are the items of a list that does."""
         lenient = Node({"x-kubernetes-preserve-unknown-fields": True})
-        lenient.properties, lenient.additional, lenient.items = items.properties, items.additional, items.items
-        lenient.additional_allowed, lenient.embedded = items.additional_allowed, items.embedded
-        return lenient.prune(item)
+        lenient.properties, lenient.additional, lenient.items = self.properties, self.additional, self.items
+        lenient.additional_allowed, lenient.embedded = self.additional_allowed, self.embedded
+        return lenient
 
-    def default_in(self, value: Any) -> None:
+    def default_in(self, value: Any, keep_nulls: bool = False) -> None:
         """Put defaults into a dict or list, and drop nulls that the schema does not allow."""
         kind = type(value)
         if kind is dict:
@@ -143,12 +130,12 @@ class Node:
                 if child_or_none is None:
                     continue
                 if item is None:
-                    if not child_or_none.nullable and child_or_none.default is ABSENT:
+                    if not keep_nulls and not child_or_none.nullable and child_or_none.default is ABSENT:
                         dropped.append(key)
                     continue
                 kind = type(item)
                 if kind is dict or kind is list:
-                    child_or_none.default_in(item)
+                    child_or_none.default_in(item, keep_nulls)
             for key in dropped:
                 del value[key]
         elif kind is list and (items := self.items) is not None:
@@ -157,7 +144,7 @@ class Node:
                     value[at] = copied(items.default)
                 kind = type(value[at])
                 if kind is dict or kind is list:
-                    items.default_in(value[at])
+                    items.default_in(value[at], keep_nulls)
 
 
 NOTHING: Final = Node({})
@@ -188,29 +175,16 @@ def _node(raw: JsonObject, depth: int, count: list[int]) -> Node:
     return node
 
 
-def copied(value: Any) -> Any:
-    """A deep copy of JSON."""
-    kind = type(value)
-    if kind is dict:
-        return {key: copied(item) for key, item in value.items()}
-    if kind is list:
-        return [copied(item) for item in value]
-    return value
-
-
-def equal(left: Any, right: Any) -> bool:
-    """Whether two JSON values are the same, 1 and 1.0 and true being different."""
-    if type(left) is not type(right):
-        return False
-    if type(left) is dict:
-        return len(left) == len(right) and all(key in right and equal(item, right[key]) for key, item in left.items())
-    if type(left) is list:
-        return len(left) == len(right) and all(map(equal, left, right))
-    return bool(left == right)
+def digest(raw: JsonObject) -> bytes | None:
+    """What tells *raw* from other schemas; None for what this cannot be said of."""
+    try:
+        return sha256(encode(raw)).digest()
+    except (OverflowError, RecursionError):  # an integer too large, or nesting too deep, for msgspec
+        return None
 
 
 def _prune_metadata(metadata: JsonObject) -> list[str]:
-    unknown = [key for key in metadata if key not in OBJECT_META]
+    unknown = [key for key in metadata if key not in OBJECT_META.fields]
     for key in unknown:
         del metadata[key]
     if metadata.get("creationTimestamp", ABSENT) is None:

@@ -74,6 +74,15 @@ def validate(metadata: JsonObject, *, namespaced: bool, rule: names.NameRule) ->
 
 def validate_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
     """What may not become of the metadata *old*."""
+    errors = _illegal_changes(new, old)
+    errors += _label_errors(new.get("labels"))
+    errors += _annotation_errors(new.get("annotations"))
+    errors += _owner_errors(new.get("ownerReferences"))
+    errors += _managed_errors(new.get("managedFields"))
+    return errors
+
+
+def _illegal_changes(new: JsonObject, old: JsonObject) -> list[FieldError]:
     errors: list[FieldError] = []
     if old.get("deletionTimestamp") is not None:
         errors += _new_finalizers(new.get("finalizers"), old.get("finalizers"))
@@ -84,10 +93,6 @@ def validate_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
     for name, absent in _IMMUTABLE:
         if new.get(name) != old.get(name):
             errors.append(_invalid(name, new.get(name, absent), IMMUTABLE))
-    errors += _label_errors(new.get("labels"))
-    errors += _annotation_errors(new.get("annotations"))
-    errors += _owner_errors(new.get("ownerReferences"))
-    errors += _managed_errors(new.get("managedFields"))
     return errors
 
 
@@ -109,15 +114,19 @@ def errors(new: JsonObject, old: JsonObject | None, kind: Kind) -> list[FieldErr
     if old is None:
         # What does not depend on the rule for names has just been found good.
         return _by_kind(new, kind) or list(_name_errors(new, namespaced=kind.namespaced, rule=names.path_segment))
-    found = [
-        *validate(new, namespaced=kind.namespaced, rule=names.path_segment),
-        *validate_update(new, old),
-    ]
+    found = validate(new, namespaced=kind.namespaced, rule=names.path_segment)
+    # What is no matter of names or changes is as good the next times.
+    good = not found
+    changes = _illegal_changes(new, old) if good else validate_update(new, old)
+    found += changes
     if kind.name_rule is names.path_segment:
         return found
-    found += validate_update(new, old)
+    found += changes
     found += _unqualified(new, kind)
-    if kind.revalidates_metadata:
+    if kind.revalidates_metadata and good:
+        found += _name_errors(new, namespaced=kind.namespaced, rule=kind.name_rule)
+        found += _unqualified(new, kind)
+    elif kind.revalidates_metadata:
         found += _by_kind(new, kind)
     return found
 
@@ -252,6 +261,8 @@ def manager_errors(manager: str, path: str) -> Iterator[FieldError]:
     """What is wrong with the name of a field manager; "" is none."""
     if names.size(manager) > MANAGER_LIMIT:
         yield too_long(path, MANAGER_LIMIT)
+    if manager.isprintable():
+        return
     place = 0
     for character in manager:
         if not character.isprintable():

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kargo_py.local.apiserver import objectmeta, selectors
-from kargo_py.local.apiserver.failures import ABSENT, Cause, Failure, FieldError, bad_request, invalid
-from kargo_py.local.apiserver.wire import JsonObject, Request
+from kargo_py.local.apiserver.failures import Cause, Failure, FieldError, bad_request, invalid
+from kargo_py.local.apiserver.gotypes import json_type
+from kargo_py.local.apiserver.wire import ABSENT, JsonObject, Request
 
 _INT64: Final = 1 << 63
 SCHEME: Final = "pkg/runtime/scheme.go:110"
@@ -97,7 +98,7 @@ def _match_errors(options: ListOptions) -> list[FieldError]:
         if options.initial_events is not None and options.match != "NotOlderThan":
             forbidden(field, f"sendInitialEvents requires setting {field} to NotOlderThan")
         if options.match not in {"", "NotOlderThan"}:
-            errors.append(_unsupported(field, options.match, ("NotOlderThan",)))
+            errors.append(FieldError.unsupported(field, options.match, ("NotOlderThan",)))
         if options.match and options.token:
             forbidden(field, f"{field} is forbidden when continue is provided")
         return errors
@@ -107,7 +108,7 @@ def _match_errors(options: ListOptions) -> list[FieldError]:
         if options.token:
             forbidden(field, f"{field} is forbidden when continue is provided")
         if options.match not in _MATCHES:
-            errors.append(_unsupported(field, options.match, _MATCHES))
+            errors.append(FieldError.unsupported(field, options.match, _MATCHES))
         if options.match == "Exact" and options.version == "0":
             forbidden(field, f'{field} "exact" is forbidden for resourceVersion "0"')
     if options.initial_events is not None:
@@ -130,7 +131,7 @@ def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteO
     errors += objectmeta.manager_errors(manager, "fieldManager")
     errors += _dry_run_errors(dry)
     if validation not in _VALIDATIONS:
-        errors.append(_unsupported("fieldValidation", validation, _VALIDATIONS))
+        errors.append(FieldError.unsupported("fieldValidation", validation, _VALIDATIONS))
     if errors:
         raise invalid(_GROUP, kind, "", errors)
     return WriteOptions(
@@ -162,7 +163,7 @@ def delete_options(request: Request, body: Any = ABSENT) -> DeleteOptions:
         detail = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(FieldError(Cause.INVALID, "propagationPolicy", policy, detail))
     if policy is not None and policy not in _POLICIES:
-        errors.append(_unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
+        errors.append(FieldError.unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
     errors += _dry_run_errors(given.get("dryRun") or [])
     if errors:
         raise invalid(_GROUP, "DeleteOptions", "", errors)
@@ -180,12 +181,12 @@ def _from_body(body: Any) -> JsonObject:
     if body is None:
         return {}
     if not isinstance(body, dict):
-        problem = f"json: cannot unmarshal {_json_type(body)} into Go value of type {TYPE_META}"
+        problem = f"json: cannot unmarshal {json_type(body)} into Go value of type {TYPE_META}"
         raise Failure(500, "", f"couldn't get version/kind; json parse error: {problem}")
     kind = body.get("kind")
     for field in ("apiVersion", "kind"):
         if not isinstance(body.get(field), str | None):
-            problem = f"json: cannot unmarshal {_json_type(body[field])} into Go struct field .{field} of type string"
+            problem = f"json: cannot unmarshal {json_type(body[field])} into Go struct field .{field} of type string"
             raise Failure(500, "", f"couldn't get version/kind; json parse error: {problem}")
     if kind not in {None, "", "DeleteOptions"}:
         version = body.get("apiVersion", "")
@@ -197,7 +198,7 @@ def _from_body(body: Any) -> JsonObject:
         for step in path.split("."):
             value = value.get(step) if isinstance(value, dict) else None
         if value is not None and not isinstance(value, kinds):
-            raise Failure(500, "", f"json: cannot unmarshal {_json_type(value)} into Go struct field {go}")
+            raise Failure(500, "", f"json: cannot unmarshal {json_type(value)} into Go struct field {go}")
     return body
 
 
@@ -212,22 +213,10 @@ _BODY_TYPES: Final[Sequence[tuple[str, tuple[type, ...], str]]] = (
 )
 
 
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    names = {str: "string", int: "number", float: "number", list: "array", dict: "object"}
-    return names.get(type(value), "null")
-
-
 def _dry_run_errors(values: Sequence[Any]) -> list[FieldError]:
     if all(value == "All" for value in values):
         return []
-    return [_unsupported("dryRun", list(values), ("All",))]
-
-
-def _unsupported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
-    shown = ", ".join(f'"{one}"' for one in supported)
-    return FieldError(Cause.UNSUPPORTED, field, value, f"supported values: {shown}")
+    return [FieldError.unsupported("dryRun", list(values), ("All",))]
 
 
 def boolean(request: Request, name: str) -> bool:

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from kargo_py.local.apiserver.bodies import MAX_DEPTH, Undecodable, decode_json
 from kargo_py.local.apiserver.failures import Failure, bad_request
-from kargo_py.local.apiserver.structured import equal
-from kargo_py.local.apiserver.wire import JsonObject, encode
+from kargo_py.local.apiserver.gotypes import json_type
+from kargo_py.local.apiserver.wire import JsonObject, encode, identical
 
 MAX_OPERATIONS: Final = 10_000
 MAX_COPIED_BYTES: Final = 3 * 1024 * 1024
@@ -57,15 +57,15 @@ def _operations(body: bytes | list[Any]) -> list[JsonObject]:
     if listed is None:
         return []
     if not isinstance(listed, list):
-        raise _undecodable(f"cannot unmarshal {_go_kind(listed)} into Go value of type []handlers.jsonPatchOp")
+        raise _undecodable(f"cannot unmarshal {json_type(listed)} into Go value of type []handlers.jsonPatchOp")
     for operation in listed:
         if operation is None:
             continue
         if not isinstance(operation, dict):
-            raise _undecodable(f"cannot unmarshal {_go_kind(operation)} into Go value of type handlers.jsonPatchOp")
+            raise _undecodable(f"cannot unmarshal {json_type(operation)} into Go value of type handlers.jsonPatchOp")
         for name in ("op", "path", "from"):
             if not isinstance(operation.get(name, ""), (str, type(None))):
-                kind = _go_kind(operation[name])
+                kind = json_type(operation[name])
                 raise _undecodable(f"cannot unmarshal {kind} into Go struct field jsonPatchOp.{name} of type string")
     return [operation or {} for operation in listed]
 
@@ -81,16 +81,6 @@ def _loaded(body: bytes) -> Any:
         raise bad_request(f"error decoding patch: {error}") from error
 
 
-def _go_kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, dict):
-        return "object"
-    return "array" if isinstance(value, list) else "number"
-
-
 class _Editor:
     """A document that operations are done to. Containers are copied before their first change."""
 
@@ -98,10 +88,7 @@ class _Editor:
         self.root = doc
         self._own: dict[int, _Container] = {}  # by id, and kept so that no other object gets the id
         self._copied = 0
-
-    def do(self, operation: JsonObject) -> None:
-        """Do one operation, or raise _DoesNotApply."""
-        actions: dict[Any, Callable[[JsonObject], None]] = {
+        self._actions: dict[Any, Callable[[JsonObject], None]] = {
             "add": self._add,
             "remove": self._remove,
             "replace": self._replace,
@@ -109,7 +96,10 @@ class _Editor:
             "copy": self._copy,
             "test": self._test,
         }
-        action = actions.get(operation.get("op"))
+
+    def do(self, operation: JsonObject) -> None:
+        """Do one operation, or raise _DoesNotApply."""
+        action = self._actions.get(operation.get("op"))
         if action is None:
             raise _DoesNotApply
         action(operation)
@@ -152,7 +142,7 @@ class _Editor:
     def _test(self, operation: JsonObject) -> None:
         pointer = _pointer(operation, "path")
         value = self._read(pointer) if pointer else self.root
-        if not _same_text(value, operation.get("value")):
+        if not identical(value, operation.get("value")):
             raise _DoesNotApply
 
     def _insert(self, pointer: list[str], value: Any) -> None:
@@ -227,25 +217,6 @@ def _index(part: str, highest: int, length: int) -> int:
     return index + length if index < 0 else index
 
 
-def _same_text(left: Any, right: Any) -> bool:
-    """Whether two values are written the same way: ``test`` takes 1 and 1.0 for different."""
-    if isinstance(left, (int, float)) and not isinstance(left, bool):
-        return type(left) is type(right) and left == right
-    if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and left.keys() == right.keys()
-            and all(_same_text(below, right[name]) for name, below in left.items())
-        )
-    if isinstance(left, list):
-        return (
-            isinstance(right, list)
-            and len(left) == len(right)
-            and all(_same_text(mine, other) for mine, other in zip(left, right, strict=True))
-        )
-    return equal(left, right)
-
-
 def _is_deeper(value: Any, depth: int) -> bool:
     level = [value]
     for _ in range(depth):
@@ -273,7 +244,7 @@ def merge_patch(doc: JsonObject, patch: bytes | JsonObject) -> JsonObject:
     if loaded is None:
         raise bad_request("Invalid JSON Patch")
     if not isinstance(loaded, dict):
-        raise _undecodable(f"cannot unmarshal {_go_kind(loaded)} into Go value of type map[string]interface {{}}")
+        raise _undecodable(f"cannot unmarshal {json_type(loaded)} into Go value of type map[string]interface {{}}")
     return _merged(doc, loaded)
 
 

@@ -30,9 +30,10 @@ class ResourcePath:
 
 @dataclass(frozen=True, slots=True)
 class OtherPath:
-    """A path that names no resource, without its outer slashes."""
+    """A path that names no resource, without the slash before it and those after it."""
 
     parts: tuple[str, ...]
+    ends_in_slash: bool = False
 
 
 Path: TypeAlias = ResourcePath | OtherPath
@@ -42,12 +43,14 @@ def parse(path: str) -> Path:
     """Take *path* apart. Raises BadPath."""
     if _BAD_ESCAPE.search(path):
         raise BadPath
-    parts = tuple(unquote(path).strip("/").split("/"))
+    text = unquote(path)
+    parts = tuple(text.removeprefix("/").rstrip("/").split("/"))
+    found = None
     if parts[0] == "api" and len(parts) > 2:
-        return _resource("", parts[1], parts[2:]) or OtherPath(parts)
-    if parts[0] == "apis" and len(parts) > 3:
-        return _resource(parts[1], parts[2], parts[3:]) or OtherPath(parts)
-    return OtherPath(parts)
+        found = _resource("", parts[1], parts[2:])
+    elif parts[0] == "apis" and len(parts) > 3:
+        found = _resource(parts[1], parts[2], parts[3:])
+    return found or OtherPath(parts, ends_in_slash=text.endswith("/") and text != "/")
 
 
 def _resource(group: str, version: str, parts: tuple[str, ...]) -> ResourcePath | None:

@@ -6,13 +6,14 @@ Compiling is for schemas that :func:`structural.errors_of` has found nothing wro
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from kargo_py.local.apiserver import cel
 from kargo_py.local.apiserver.checks import Check, Twin
 from kargo_py.local.apiserver.failures import FieldError
 from kargo_py.local.apiserver.invariants import Invariants
-from kargo_py.local.apiserver.nodes import META, Node, node_of
+from kargo_py.local.apiserver.nodes import META, Node, digest, node_of
 from kargo_py.local.apiserver.wire import JsonObject
 
 
@@ -44,26 +45,26 @@ class Schema:
                 del obj[key]
         return sorted(path.removeprefix(".") for path in gone)
 
-    def default(self, obj: JsonObject) -> None:
+    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
         """Put in defaults, and drop nulls where null is not allowed."""
-        self.root.default_in(obj)
+        self.root.default_in(obj, keep_nulls)
 
-    def validate(self, obj: JsonObject, old: JsonObject | None, *, blocked: bool = False) -> list[FieldError]:
-        """What is wrong with *obj*, which is new or to replace *old*; *blocked*: something else is, too."""
+    def validate(self, obj: JsonObject, old: JsonObject | None, found: Sequence[FieldError] = ()) -> list[FieldError]:
+        """What is wrong with *obj*, which is new or to replace *old*; *found* is what is known to be already."""
         twin = None if old is None else Twin(self.root, obj, old)
         errors = [fault.at("") for fault in self._check.faults(obj, twin)]
         if self._invariants is not None:
             errors += self._invariants.resources(obj)
-        return [*errors, *self._unique(obj, old), *self._evaluate(obj, old, errors, blocked=blocked)]
+        return [*errors, *self._unique(obj, old), *self._evaluate(obj, old, [*found, *errors])]
 
-    def validate_status(self, obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    def validate_status(self, obj: JsonObject, old: JsonObject, found: Sequence[FieldError] = ()) -> list[FieldError]:
         """What is wrong with the status of *obj*, the rest being that of *old*."""
         errors: list[FieldError] = []
         if self._status is not None and "status" in obj:
             node = self.root.properties["status"]
             twin = Twin(node, obj["status"], old.get("status"))
             errors = [fault.at("status") for fault in self._status.faults(obj["status"], twin)]
-        return [*errors, *self._unique(obj, old), *self._evaluate(obj, old, errors)]
+        return [*errors, *self._unique(obj, old), *self._evaluate(obj, old, [*found, *errors])]
 
     def _unique(self, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
         # Duplicates that have been there before are forgiven, and all others with them.
@@ -71,14 +72,31 @@ class Schema:
             return []
         return self._invariants.duplicates(obj)
 
-    def _evaluate(
-        self, obj: JsonObject, old: JsonObject | None, errors: list[FieldError], *, blocked: bool = False
-    ) -> list[FieldError]:
+    def _evaluate(self, obj: JsonObject, old: JsonObject | None, errors: list[FieldError]) -> list[FieldError]:
         if self._rules is None:
             return []
-        if blocked or cel.blocks(errors):
+        if cel.blocks(errors):
             return [cel.SKIPPED]
         return self._rules.check(obj, old, None if old is None else Twin(self.root, obj, old))
+
+
+_MOST_KEPT: Final = 16
+_MOST_NODES: Final = 5_000
+"""Of a schema that is kept: those of Argo CD's Applications have fewer."""
+_kept: Final[dict[bytes, Schema]] = {}
+
+
+def compiled(raw: JsonObject) -> Schema:
+    """The schema of *raw*, which is the same one for the servers of a process that are given the same definitions."""
+    mark = digest(raw)
+    if mark is None:
+        return Schema.compile(raw)
+    schema = _kept.pop(mark, None) or Schema.compile(raw)
+    if schema.root.size <= _MOST_NODES:
+        _kept[mark] = schema
+        if len(_kept) > _MOST_KEPT:
+            del _kept[next(iter(_kept))]
+    return schema
 
 
 def value_errors(raw: JsonObject, value: Any, path: str) -> list[FieldError]:

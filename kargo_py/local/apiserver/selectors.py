@@ -39,7 +39,6 @@ _tokens = re.compile(r"[ \t\r\n]*(?:([=!(),><]+)|([^=!(),>< \t\r\n]+)|\Z)")
 _SYMBOLS: Final = frozenset({")", ",", "!", "==", "=", ">", "<", "!=", "("})
 _END: Final = "end"
 _NAME: Final = "name"
-_WRONG: Final = "wrong"
 
 
 @dataclass(frozen=True, slots=True)

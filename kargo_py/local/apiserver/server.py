@@ -23,8 +23,8 @@ from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.crd import DefinitionRules
 from kargo_py.local.apiserver.decoding import document, object_of
 from kargo_py.local.apiserver.definitions import Definitions
-from kargo_py.local.apiserver.documents import PAGE_NOT_FOUND, Documents, not_allowed
-from kargo_py.local.apiserver.failures import Failure, bad_request, not_found
+from kargo_py.local.apiserver.documents import Documents, not_allowed
+from kargo_py.local.apiserver.failures import Failure, bad_request, not_found, unknown_path
 from kargo_py.local.apiserver.garbage import GarbageCollector
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.namespaces import INITIAL, Namespaces
@@ -42,7 +42,7 @@ from kargo_py.local.apiserver.store import Store, Stored
 from kargo_py.local.apiserver.table import included, partial, partial_list, table
 from kargo_py.local.apiserver.views import as_item
 from kargo_py.local.apiserver.wire import JsonObject, Request, Response, Stream, encode
-from kargo_py.local.apiserver.writing import Target, Writer, Written, finalizer_warnings
+from kargo_py.local.apiserver.writing import Target, Writer, Written
 
 _READS: Final = frozenset({"GET", "HEAD"})
 _BAD_PATH: Final = Response(400, b"400 Bad Request", "text/plain; charset=utf-8")
@@ -103,18 +103,16 @@ class ApiServer:
             collection.close()
 
     async def handle(self, request: Request) -> Response | Stream:
-        """Answer *request*."""
+        """Answer *request*. To HEAD it is the answer to GET: who sends it leaves the body away."""
         try:
-            answer = self._answer(request)
+            return self._answer(request)
         except Failure as failure:
             answer = failure.response()
             if prefers_yaml(request.headers.get("accept", "")):
                 answer = _as_yaml(answer, failure.status())
+            return answer
         except Undecodable as error:
-            answer = Failure(500, "", str(error)).response()
-        if request.method == "HEAD" and isinstance(answer, Response):
-            return Response(answer.code, b"", answer.content_type, answer.headers, answer.warnings)
-        return answer
+            return Failure(500, "", str(error)).response()
 
     def _answer(self, request: Request) -> Response | Stream:
         if len(request.body) > MAX_BODY:
@@ -124,29 +122,24 @@ class ApiServer:
         except BadPath:
             return _BAD_PATH
         if isinstance(path, OtherPath):
-            return self._documents.answer(request, path.parts)
+            return self._documents.answer(request, path)
         kind = self.catalogue.find(path.group, path.version, path.plural)
         if kind is None:
             return self._unserved(path)
         if kind.namespaced != bool(path.namespace) and not (
             kind.namespaced and self._is_collection_read(request, path)
         ):
-            return self._unserved(path, kind, request.method)
+            return self._unserved(path, kind)
         return self._resource(request, path, kind)
 
     def _is_collection_read(self, request: Request, path: ResourcePath) -> bool:
         return request.method in _READS and not path.name
 
-    def _unserved(self, path: ResourcePath, kind: Kind | None = None, method: str = "") -> Response:
-        """Nothing is there: the part of the real server that has the built-in kinds says it in JSON."""
-        built_in = (kind is not None and not kind.custom) or any(
-            (one.group, one.version) == (path.group, path.version) and not one.custom for one in self.catalogue.kinds
-        )
-        if not built_in and path.group:
-            return PAGE_NOT_FOUND
-        if kind is not None and kind.namespaced and not path.name and method:
+    def _unserved(self, path: ResourcePath, kind: Kind | None = None) -> Response:
+        """Nothing is there, or (with a *kind*) not without a namespace, or in one."""
+        if kind is not None and not kind.custom and kind.namespaced and not path.name:
             raise not_allowed()
-        raise Failure(404, "NotFound", "the server could not find the requested resource", {})
+        return self._documents.missing("apis", path.group) if path.group else self._documents.missing("api")
 
     # Resources
 
@@ -157,14 +150,14 @@ class ApiServer:
         except Failure as failure:
             failure.warnings = warnings
             raise
-        return replace(answer, warnings=warnings)
+        return replace(answer, warnings=warnings) if warnings else answer
 
     def _of_resource(self, request: Request, path: ResourcePath, kind: Kind, warnings: list[str]) -> Response | Stream:
         target = Target(kind, path.namespace, path.name, path.subresource)
         if path.subresource and not self._has(kind, path.subresource):
             if kind.custom:
                 raise not_found(kind.group, kind.plural, path.name)
-            raise Failure(404, "NotFound", "the server could not find the requested resource", {})
+            raise unknown_path()
         if kind.answer is not None and request.method == "POST" and not path.name:
             return self._answered(request, target, kind.answer, warnings)
         verb = _verb(request.method, path)
@@ -301,7 +294,7 @@ class ApiServer:
     def _create(self, request: Request, target: Target, warnings: list[str]) -> Response:
         look = wanted(request.headers.get("accept", ""))
         options = write_options(request, "CreateOptions")
-        obj = object_of(request, target.kind, options.validation, warnings)
+        obj = object_of(request, target.kind, options.validation, warnings, self.catalogue)
         written = self._writer.create(target, obj, options)
         return self._written(written, target, look, warnings)
 
@@ -309,7 +302,7 @@ class ApiServer:
         self, request: Request, target: Target, answer: Callable[[JsonObject], JsonObject], warnings: list[str]
     ) -> Response:
         options = write_options(request, "CreateOptions")
-        obj = object_of(request, target.kind, options.validation, warnings)
+        obj = object_of(request, target.kind, options.validation, warnings, self.catalogue)
         return Response(201, encode(answer(obj)))
 
     def _update(self, request: Request, target: Target, warnings: list[str]) -> Response:
@@ -317,10 +310,9 @@ class ApiServer:
             raise bad_request("name must be provided")
         look = wanted(request.headers.get("accept", ""))
         options = write_options(request, "UpdateOptions")
-        obj = object_of(request, target.kind, options.validation, warnings)
-        before = self._finalizers(target)
+        obj = object_of(request, target.kind, options.validation, warnings, self.catalogue)
         written = self._writer.update(target, obj, options)
-        return self._written(written, target, look, warnings, before)
+        return self._written(written, target, look, warnings)
 
     def _patch(self, request: Request, target: Target, warnings: list[str]) -> Response:
         media = patching.check_type(request, target.kind)
@@ -328,18 +320,11 @@ class ApiServer:
             raise bad_request("name must be provided")
         look = wanted(request.headers.get("accept", ""))
         options = write_options(request, "PatchOptions", apply=media == patching.APPLY)
-        before = self._finalizers(target)
-        written = patching.patch(self._writer, target, request, options, warnings)
-        return self._written(written, target, look, warnings, before)
+        written = patching.patch(self._writer, self.catalogue, target, request, options, warnings)
+        return self._written(written, target, look, warnings)
 
-    def _finalizers(self, target: Target) -> Sequence[str]:
-        existing = self._writer.existing(target) if target.kind.custom else None
-        return existing.obj["metadata"].get("finalizers", ()) if existing else ()
-
-    def _written(
-        self, written: Written, target: Target, look: Wanted, warnings: list[str], before: Sequence[str] = ()
-    ) -> Response:
-        warnings += finalizer_warnings(target.kind, written.stored.obj, before)
+    def _written(self, written: Written, target: Target, look: Wanted, warnings: list[str]) -> Response:
+        warnings += target.kind.rules.warnings(written.stored.obj, written.old)
         return self._respond(201 if written.created else 200, target.kind, written.stored, look)
 
     def _delete(self, request: Request, target: Target) -> Response:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kargo_py.local.apiserver.failures import bad_request, internal
-from kargo_py.local.apiserver.objectmeta_schema import OBJECT_META
+from kargo_py.local.apiserver.gotext import go_shown
+from kargo_py.local.apiserver.metatypes import OBJECT_META_SCHEMA
 from kargo_py.local.apiserver.patches import does_not_apply, without_nulls
-from kargo_py.local.apiserver.structured import equal, go_shown
+from kargo_py.local.apiserver.structured import equal
 from kargo_py.local.apiserver.wire import JsonObject, copied
 
 _DIRECTIVE: Final = "$patch"
@@ -39,7 +40,7 @@ def strategic_merge(doc: JsonObject, patch: JsonObject, schema: JsonObject) -> J
     Raises:
         Failure: the patch is not well formed, or does not fit the object.
     """
-    whole = {**schema, "properties": {**schema.get("properties", {}), "metadata": OBJECT_META}}
+    whole = {**schema, "properties": {**schema.get("properties", {}), "metadata": OBJECT_META_SCHEMA}}
     return _merged(copied(doc), copied(patch), whole)
 
 

@@ -16,16 +16,16 @@ from functools import partial
 from typing import Any, Final
 
 from kargo_py.local.apiserver import cel, regex
+from kargo_py.local.apiserver.crdtypes import RULE_REASONS
 from kargo_py.local.apiserver.failures import Cause, FieldError
-from kargo_py.local.apiserver.gotext import Verbatim, quoted
-from kargo_py.local.apiserver.nodes import META, Node, SchemaTooLarge, copied, equal, node_of
+from kargo_py.local.apiserver.gotext import Verbatim
+from kargo_py.local.apiserver.nodes import META, Node, SchemaTooLarge, digest, node_of
 from kargo_py.local.apiserver.schema import value_errors
-from kargo_py.local.apiserver.wire import JsonObject
+from kargo_py.local.apiserver.wire import JsonObject, copied, identical
 
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _JUNCTORS: Final = ("allOf", "oneOf", "anyOf")
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
-_REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 # As Go's fields of JSONSchemaProps are called and ordered.
 _GO_FIELDS: Final = (
     ("id", "ID"),
@@ -90,9 +90,31 @@ _AT_ROOT: Final = (
     "XPreserveUnknownFields XValidations"
 )
 
+_forbidden = FieldError.forbidden
+_invalid = FieldError.invalid
+_required = FieldError.required
+_unsupported = FieldError.unsupported
+
 
 def errors_of(raw: JsonObject, path: str, *, status: bool) -> list[FieldError]:
     """What is wrong with the schema *raw*; *status* tells whether the kind has a status subresource."""
+    mark = digest(raw), status
+    if mark in _sound:
+        return []
+    errors = _errors_of(raw, path, status=status)
+    if not errors and mark[0] is not None:
+        if len(_sound) >= _MOST_SOUND:
+            _sound.clear()
+        _sound.add(mark)
+    return errors
+
+
+_MOST_SOUND: Final = 1024
+_sound: Final[set[tuple[bytes | None, bool]]] = set()
+"""Schemas in which nothing was wrong. A definition is looked at in each update, and by each server of a process."""
+
+
+def _errors_of(raw: JsonObject, path: str, *, status: bool) -> list[FieldError]:
     if (depth := _depth(raw)) > _MAX_NESTING:
         return [_invalid(path, "", f"nests {depth} deep, and this server takes {_MAX_NESTING}")]
     try:
@@ -132,22 +154,6 @@ def _depth(value: Any) -> int:
         ]
         depth += 1
     return depth // 2
-
-
-def _forbidden(path: str, detail: str) -> FieldError:
-    return FieldError(Cause.FORBIDDEN, path, detail=detail)
-
-
-def _required(path: str, detail: str = "") -> FieldError:
-    return FieldError(Cause.REQUIRED, path, detail=detail)
-
-
-def _invalid(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(Cause.INVALID, path, value, detail)
-
-
-def _unsupported(path: str, value: Any, supported: Sequence[str]) -> FieldError:
-    return FieldError(Cause.UNSUPPORTED, path, value, f"supported values: {', '.join(map(quoted, supported))}")
 
 
 def _root_errors(raw: JsonObject, path: str) -> list[FieldError]:
@@ -360,7 +366,7 @@ def _default_errors(raw: JsonObject, path: str, *, root: bool = False, in_meta: 
         pruned = copied(default)
         node = node_of(raw)
         node.embedded = embedded
-        if node.prune(pruned) and not equal(pruned, default):
+        if node.prune(pruned) and not identical(pruned, default):
             errors.append(_invalid(where, default, "must not have unknown fields"))
         errors += value_errors(raw, copied(default), where)
     if isinstance(raw.get("items"), dict):
@@ -552,8 +558,8 @@ def _rule_errors(rule: JsonObject, raw: JsonObject, path: str) -> Iterator[Field
     expression = rule.get("messageExpression") or ""
     if expression and not expression.strip():
         yield _required(f"{path}.messageExpression", "messageExpression must be non-empty if specified")
-    if rule.get("reason") is not None and rule["reason"] not in _REASONS:
-        yield _unsupported(f"{path}.reason", rule["reason"], _REASONS)
+    if rule.get("reason") is not None and rule["reason"] not in RULE_REASONS:
+        yield _unsupported(f"{path}.reason", rule["reason"], RULE_REASONS)
     field_path = rule.get("fieldPath") or ""
     if field_path and not field_path.strip():
         yield _invalid(f"{path}.fieldPath", field_path, "must be non-empty if specified")
@@ -571,7 +577,7 @@ def _compile_errors(rule: JsonObject, node: Node, path: str, place: _Place) -> I
     shown = _go_rule(rule)
     optional = bool(rule.get("optionalOldSelf"))
     try:
-        expression = cel.Expression(rule["rule"], optional_old=optional)
+        expression = cel.compiled(rule["rule"], optional_old=optional)
     except cel.ExpressionError as error:
         yield _invalid(f"{path}.rule", shown, f"compilation failed: {error}")
         return
@@ -583,7 +589,7 @@ def _compile_errors(rule: JsonObject, node: Node, path: str, place: _Place) -> I
         return
     if rule.get("messageExpression"):
         try:
-            cel.Expression(rule["messageExpression"], optional_old=optional)
+            cel.compiled(rule["messageExpression"], optional_old=optional)
         except cel.ExpressionError as error:
             what = f"messageExpression compilation failed: {error}"
             yield _invalid(f"{path}.messageExpression", shown, what)

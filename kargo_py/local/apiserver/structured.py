@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from kargo_py.local.apiserver import fieldsets
 from kargo_py.local.apiserver.fieldsets import FieldSet, Path
-from kargo_py.local.apiserver.fieldtypes import ABSENT, DEDUCED, UNTYPED, Atom, ListType, MapType, Scalar
-from kargo_py.local.apiserver.wire import encode
+from kargo_py.local.apiserver.fieldtypes import DEDUCED, UNTYPED, Atom, ListType, MapType, Scalar
+from kargo_py.local.apiserver.gotext import go_shown, go_source, quoted
+from kargo_py.local.apiserver.wire import ABSENT, encode
 
 _Shape: TypeAlias = Literal["map", "scalar", "list"]
 
@@ -52,14 +53,29 @@ def field_set(atom: Atom, value: Any) -> FieldSet:
 
 def everything(atom: Atom, value: Any) -> FieldSet:
     """All fields of a value, leaves or not."""
+    if isinstance(value, dict):
+        if atom.map is not None and not atom.map.atomic:
+            return _all_fields(atom.map, value)
+    elif isinstance(value, list) and _shape(atom, value) == "list" and not _list(atom).atomic:
+        return _all_items(_list(atom), value)
+    return _EMPTY
+
+
+def _all_fields(map_type: MapType, value: dict[str, Any]) -> FieldSet:
     made = FieldSet()
-    shape = _shape(atom, value)
-    if shape == "map" and isinstance(value, dict) and not _map(atom).atomic:
-        for name, below in value.items():
-            _put(made, fieldsets.field(name), everything(_field_type(_map(atom), name), below))
-    elif shape == "list" and isinstance(value, list) and not _list(atom).atomic:
-        for element, items in _by_element(_list(atom), value).items():
-            _put(made, element, everything(_list(atom).element, items[0]) if len(items) == 1 else FieldSet())
+    members = made.members
+    for name, below in value.items():
+        element = fieldsets.field(name)
+        members.add(element)
+        if isinstance(below, (dict, list)) and (inner := everything(_field_type(map_type, name), below)):
+            made.children[element] = inner
+    return made
+
+
+def _all_items(list_type: ListType, items: list[Any]) -> FieldSet:
+    made = FieldSet()
+    for element, same in _by_element(list_type, items).items():
+        _put(made, element, everything(list_type.element, same[0]) if len(same) == 1 else _EMPTY)
     return made
 
 
@@ -157,6 +173,7 @@ def _encoded(value: dict[str, Any]) -> bytes | None:
 # Shapes
 
 _NOTHING: Final = Atom()
+_EMPTY: Final = FieldSet()
 
 
 def _shape(atom: Atom, value: Any) -> _Shape:
@@ -215,7 +232,7 @@ def _element(list_type: ListType, item: Any) -> str:
         defaults = list_type.element.map.defaults if list_type.element.map else {}
         keys = {name: item.get(name, defaults.get(name)) for name in list_type.keys if name in item or name in defaults}
         if not keys:
-            names = " ".join(map(fieldsets.go_quoted, list_type.keys))
+            names = " ".join(map(quoted, list_type.keys))
             missing = f"associative list with keys has an element that omits all key fields [{names}]"
             raise TypingFailed([f"{missing} (and doesn't have default values for any key fields)"])
         return fieldsets.key(keys)
@@ -314,37 +331,6 @@ def _go_value(value: Any) -> str:
 
 def _go_syntax(value: Any) -> str:
     return "&value.valueUnstructured{Value:" + go_source(value) + "}"
-
-
-def go_shown(value: Any) -> str:
-    """*value* as Go's ``%v`` has it."""
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return fieldsets.go_number(value)
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{name}:{go_shown(value[name])}" for name in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(go_shown, value)) + "]"
-    return str(value)
-
-
-def go_source(value: Any) -> str:
-    """*value* as Go's ``%#v`` has it."""
-    if value is None:
-        return "interface {}(nil)"
-    if isinstance(value, str):
-        return fieldsets.go_quoted(value)
-    if isinstance(value, dict):
-        inner = ", ".join(f"{fieldsets.go_quoted(name)}:{go_source(value[name])}" for name in sorted(value))
-        return "map[string]interface {}{" + inner + "}"
-    if isinstance(value, list):
-        return "[]interface {}{" + ", ".join(map(go_source, value)) + "}"
-    return go_shown(value)
 
 
 # Sets of fields

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kargo_py.local.apiserver.gotypes import Bool, Bytes, Float, GoType, Int, List, Map, Struct, Text, Undecodable
+from kargo_py.local.apiserver.gotypes import Bool, Bytes, Float, GoType, Int, List, Map, Mistyped, Struct, Text
 
 _TEXT: Final = Text()
 _KINDS: Final[Mapping[type, str]] = {
@@ -24,7 +24,7 @@ _BOUND: Final = 1 << 63
 
 
 def restored(struct: Struct, obj: Mapping[str, Any]) -> dict[str, Any]:
-    """*obj* in values that *struct* can hold, fields that it does not know as they were. Raises Undecodable."""
+    """*obj* in values that *struct* can hold, fields that it does not know as they were. Raises Mistyped."""
     head = {name: _restored(_TEXT, obj[name]) for name in ("kind", "apiVersion") if name in obj}
     return {**_fields(struct, {name: value for name, value in obj.items() if name not in head}), **head}
 
@@ -42,36 +42,36 @@ def _restored(type_: GoType, value: Any) -> Any:
         case Struct() if not type_.fields:  # it has another form in JSON, a time for one, and reads itself from that
             type_.decode(value, [])
         case Text() if kind != "string":
-            raise Undecodable(f"cannot convert int64 to {type_.go}" if kind == "int64" else "unrecognized type: string")
+            raise Mistyped(f"cannot convert int64 to {type_.go}" if kind == "int64" else "unrecognized type: string")
         case Bool() if kind != "bool":
-            raise Undecodable("unrecognized type: bool")
+            raise Mistyped("unrecognized type: bool")
         case Int():
             return _whole(type_, value, kind)
         case Float() if kind not in {"int64", "float64"}:
-            raise Undecodable("unrecognized type: float64")
+            raise Mistyped("unrecognized type: float64")
         case Bytes():
             return _bytes(type_, value, kind)
         case List():
             if kind != "slice":
-                raise Undecodable(f"cannot restore slice from {kind}")
+                raise Mistyped(f"cannot restore slice from {kind}")
             return [_restored(type_.item, item) for item in value]
         case Map():
             if kind != "map":
-                raise Undecodable(f"cannot restore map from {kind}")
+                raise Mistyped(f"cannot restore map from {kind}")
             return {name: _restored(type_.item, item) for name, item in value.items()}
         case Struct():
             if kind != "map":
-                raise Undecodable(f"cannot restore struct from: {kind}")
+                raise Mistyped(f"cannot restore struct from: {kind}")
             return _fields(type_, value)
     return value
 
 
 def _whole(type_: Int, value: Any, kind: str) -> int:
     if kind not in {"int64", "float64"}:
-        raise Undecodable(f"unrecognized type: {type_.go}")
+        raise Mistyped(f"unrecognized type: {type_.go}")
     number = int(value)
     if number != value:
-        raise Undecodable(f"cannot convert float64 to {type_.go}")
+        raise Mistyped(f"cannot convert float64 to {type_.go}")
     if not _LEAST <= number < _BOUND:
         number = _LEAST  # what the processor makes of a float that is too large
     half = 1 << (int(type_.go.removeprefix("int")) - 1)
@@ -82,11 +82,11 @@ def _bytes(type_: Bytes, value: Any, kind: str) -> Any:
     if kind == "string":
         try:
             return type_.decode(value, [])
-        except Undecodable as error:
-            raise Undecodable(f"error decoding from json: {error}") from error
+        except Mistyped as error:
+            raise Mistyped(f"error decoding from json: {error}") from error
     if kind != "slice":
-        raise Undecodable(f"cannot restore slice from {kind}")
+        raise Mistyped(f"cannot restore slice from {kind}")
     for item in value:
         if type(item) not in {int, float}:
-            raise Undecodable("unrecognized type: uint8")
+            raise Mistyped("unrecognized type: uint8")
     return [int(item) % 256 for item in value]

@@ -7,12 +7,16 @@ shows it pruned and with its own defaults, as the real server does when it reads
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.store import Stored
 from kargo_py.local.apiserver.wire import JsonObject, encode
+
+_MOST_VIEWS: Final = 4
+"""That are kept of an object: each change of a definition brings new kinds, and the old ones are never asked for."""
 
 
 def shown(stored: Stored, kind: Kind) -> Stored:
@@ -21,6 +25,8 @@ def shown(stored: Stored, kind: Kind) -> Stored:
         return stored
     view = stored.views.get(kind)
     if view is None:
+        if len(stored.views) >= _MOST_VIEWS:
+            stored.views.clear()
         view = stored.views[kind] = _made(stored, kind)
     return view
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeAlias
@@ -111,35 +112,33 @@ async def _followed(
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     mark = _next_mark(loop.time(), end) if options.bookmarks else end
-    reached = 0.0  # loops call timers a little early, and to simulated time that may be too little to tell
     for line in first:
         yield line
     collection = watched.collection
-    while True:
-        try:
-            happened = collection.since(position)
-        except Expired:
-            return
-        for event in happened:
-            position = event.version
-            if told := _told(watched, event, render):
-                yield told
-        # A consumer that reads slowly may have let time pass; what happened meanwhile comes first.
-        if happened:
-            continue
-        if collection.closed:
-            return
-        moment = max(loop.time(), reached)
-        if moment >= end:
-            return
-        if moment >= mark:
-            mark = _next_mark(moment, end)
-            position = max(position, now())
-            yield _bookmark(watched.kind, position, render)
-            continue
-        due = min(mark, end)
-        if not await _change(collection, due - moment):
-            reached = due
+    with closing(_Sleep(collection)) as sleep:
+        while True:
+            try:
+                happened = collection.since(position)
+            except Expired:
+                return
+            for event in happened:
+                position = event.version
+                if told := _told(watched, event, render):
+                    yield told
+            # A consumer that reads slowly may have let time pass; what happened meanwhile comes first.
+            if happened:
+                continue
+            if collection.closed:
+                return
+            moment = max(loop.time(), sleep.reached)
+            if moment >= end:
+                return
+            if moment >= mark:
+                mark = _next_mark(moment, end)
+                position = max(position, now())
+                yield _bookmark(watched.kind, position, render)
+                continue
+            await sleep.until(min(mark, end))
 
 
 def _next_mark(moment: float, end: float) -> float:
@@ -148,22 +147,44 @@ def _next_mark(moment: float, end: float) -> float:
     return mark if mark > moment else end
 
 
-async def _change(collection: Collection, seconds: float) -> bool:
-    """Return at the next write, or after *seconds*; whether it was a write."""
-    loop = asyncio.get_running_loop()
-    changed: asyncio.Future[bool] = loop.create_future()
+class _Sleep:
+    """The pauses of one watch, each until the next write or a moment, which is mostly the same one."""
 
-    def wake(written: bool = True) -> None:
-        if not changed.done():
-            changed.set_result(written)
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._loop = asyncio.get_running_loop()
+        self._moment = 0.0
+        self.reached = float("-inf")
+        """The moment of the last timer that went off: a clock of coarse grain may still be a little short of it."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = self._loop.create_future()
 
-    timer = loop.call_later(seconds, wake, False)
-    collection.when_changed(wake)
-    try:
-        return await changed
-    finally:
-        timer.cancel()
-        collection.never_mind(wake)
+    async def until(self, moment: float) -> None:
+        """Return at the next write, or at *moment*."""
+        if self._timer is None or self._moment != moment:
+            self.close()
+            self._moment, self._timer = moment, self._loop.call_at(moment, self._ring)
+        self._changed = self._loop.create_future()
+        self._collection.when_changed(self._wake)
+        try:
+            await self._changed
+        finally:
+            self._collection.never_mind(self._wake)
+
+    def close(self) -> None:
+        """Let nothing be left."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        self.reached = self._moment
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._changed.done():
+            self._changed.set_result(None)
 
 
 def _told(watched: Subject, event: Event, render: Render) -> bytes | None:

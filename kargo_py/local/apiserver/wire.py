@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from enum import Enum
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -39,6 +40,7 @@ class Response:
     code: int
     body: bytes
     content_type: str = JSON
+    """"" where nothing is said of it."""
     headers: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
@@ -51,6 +53,18 @@ class Stream:
     lines: AsyncGenerator[bytes]
     content_type: str = JSON
     warnings: Sequence[str] = ()
+
+
+class Absent(Enum):
+    """Where there is no value, which is not the same as null."""
+
+    ABSENT = "absent"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+ABSENT: Final = Absent.ABSENT
 
 
 class Handler(Protocol):
@@ -71,6 +85,19 @@ class Dropped(Exception):
 def encode(value: Any) -> bytes:
     """Compact JSON; a ``msgspec.Raw`` within *value* is put in as it is."""
     return _encoder.encode(value)
+
+
+def identical(left: Any, right: Any) -> bool:
+    """Whether two values are the same JSON, 1 and 1.0 and true being different."""
+    if type(left) is not type(right):
+        return False
+    if type(left) is dict:
+        return len(left) == len(right) and all(
+            key in right and identical(item, right[key]) for key, item in left.items()
+        )
+    if type(left) is list:
+        return len(left) == len(right) and all(map(identical, left, right))
+    return bool(left == right)
 
 
 def copied(value: Any) -> Any:

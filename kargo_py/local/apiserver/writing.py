@@ -16,6 +16,7 @@ from uuid import UUID
 from kargo_py.local.apiserver import managed, objectmeta
 from kargo_py.local.apiserver.catalogue import Catalogue
 from kargo_py.local.apiserver.failures import (
+    MODIFIED,
     Cause,
     Failure,
     FieldError,
@@ -26,7 +27,7 @@ from kargo_py.local.apiserver.failures import (
     not_found,
 )
 from kargo_py.local.apiserver.gotext import quoted
-from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.kinds import DEFINITIONS, NAMESPACES, Kind
 from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
 from kargo_py.local.apiserver.store import Store, Stored, TooLarge, object_key
@@ -37,12 +38,9 @@ _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes: no vowe
 _SUFFIX_LENGTH: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX_LENGTH
 _GENERATE_TRIES: Final = 8
-_MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 _UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 _STATUS_RESET: Final = managed.resets("status")
 _ALL_BUT_STATUS_RESET: Final = managed.resets("spec")
-NAMESPACES: Final = ("", "namespaces")
-DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -63,10 +61,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The object as it is now (in a dry run: would be)."""
+    """The object as it is now (in a dry run: would be), and what it replaced."""
 
     stored: Stored
     created: bool = False
+    old: JsonObject | None = None
 
 
 class Writer:
@@ -165,7 +164,7 @@ class Writer:
         metadata = obj["metadata"]
         _check_type(kind, obj)
         errors = objectmeta.errors(metadata, None, kind)
-        errors += kind.rules.validate(obj, None, "")
+        errors += kind.rules.validate(obj, None, "", errors)
         if errors:
             raise invalid(kind.error_group, kind.kind, metadata.get("name") or "", errors)
 
@@ -223,16 +222,16 @@ class Writer:
         kind, old, metadata = target.kind, existing.obj, obj["metadata"]
         _check_type(kind, obj)
         errors = objectmeta.errors(metadata, old["metadata"], kind)
-        errors += kind.rules.validate(obj, old, target.subresource)
+        errors += kind.rules.validate(obj, old, target.subresource, errors)
         if errors:
             raise invalid(kind.error_group, kind.kind, target.name, errors)
         if obj == old or managed.with_old_times(old, obj) is old:
-            return Written(existing)
+            return Written(existing, old=old)
         if is_deletable(kind, obj):
             if not options.dry_run:
                 self._remove(kind, target)
-            return Written(Stored(existing.key, kind, obj, encode(obj), existing.version))
-        return Written(self._put(kind, obj, dry_run=options.dry_run))
+            return Written(Stored(existing.key, kind, obj, encode(obj), existing.version), old=old)
+        return Written(self._put(kind, obj, dry_run=options.dry_run), old=old)
 
     def _check_version(self, target: Target, existing: Stored, metadata: JsonObject) -> None:
         kind = target.kind
@@ -243,7 +242,7 @@ class Writer:
                 why = FieldError(Cause.INVALID, "metadata.resourceVersion", 0, "must be specified for an update")
                 raise invalid(kind.group, kind.plural, target.name, [why])
         elif given != current:
-            raise conflict(kind.group, kind.plural, target.name, _MODIFIED)
+            raise conflict(kind.group, kind.plural, target.name, MODIFIED)
         metadata["resourceVersion"] = current
 
     def _carry_over(self, metadata: JsonObject, old: JsonObject, *, dry_run: bool) -> None:
@@ -278,7 +277,7 @@ class Writer:
             elif old is None or "status" not in old:
                 obj.pop("status", None)
             else:
-                obj["status"] = copied(old["status"])
+                obj["status"] = _kept(kind, old["status"])
         kind.rules.prepare(obj, old, subresource)
         if kind.custom and kind.has_status and "status" not in obj:
             _default_status(kind, obj)
@@ -360,7 +359,7 @@ class Writer:
         if existing is None:
             return self._create_applied(target, obj, options)
         if not made.changed:
-            return Written(existing)
+            return Written(existing, old=existing.obj)
         self._check_version(target, existing, metadata)
         self._carry_over(metadata, existing.obj["metadata"], dry_run=options.dry_run)
         self._isolate(kind, obj, existing.obj, target.subresource)
@@ -521,17 +520,6 @@ def stamp(moment: datetime) -> str:
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def finalizer_warnings(kind: Kind, obj: JsonObject, before: Sequence[str] = ()) -> list[str]:
-    """What a writer of a custom resource is warned of, which had the finalizers *before*."""
-    finalizers = obj["metadata"].get("finalizers", ()) if kind.custom else ()
-    advice = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
-    return [
-        f'metadata.finalizers: "{name}": {advice}'
-        for name in finalizers
-        if "/" not in name and name not in {ORPHAN, FOREGROUND, *before}
-    ]
-
-
 def is_deletable(kind: Kind, obj: JsonObject) -> bool:
     """Whether an update leaves an object that only waited for its last finalizer to go."""
     metadata = obj["metadata"]
@@ -568,13 +556,18 @@ def _asked(kind: Kind, obj: JsonObject) -> JsonObject:
     return {name: value for name, value in obj.items() if name not in without}
 
 
+def _kept(kind: Kind, part: Any) -> Any:
+    """A part of a stored object as a part of the next one: the same where nobody is going to change it."""
+    return part if kind.custom else copied(part)
+
+
 def _keep_all_but_status(kind: Kind, obj: JsonObject, old: JsonObject) -> None:
     status, written = obj.get("status"), obj["metadata"]
     keeps_metadata = kind.custom or (kind.group, kind.plural) == DEFINITIONS
     for name in [name for name in obj if name not in {"status", "metadata"}]:
         if name not in old:
             del obj[name]
-    obj.update({name: copied(value) for name, value in old.items() if name not in {"status", "metadata"}})
+    obj.update({name: _kept(kind, value) for name, value in old.items() if name not in {"status", "metadata"}})
     if status is None:
         obj.pop("status", None)
     if keeps_metadata:

@@ -23,6 +23,7 @@ class _Loader(yaml.CSafeLoader):
     }
 
 
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:int",
     re.compile(r"^[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0o?[0-7_]+|0b[01_]+)$"),
@@ -91,7 +92,9 @@ class _Reader:
             if name in made:
                 shown = f'"{name}"' if isinstance(key, str) else name
                 self.twice.append((key_node.start_mark.line + 1, shown))
-            made[name] = self.value(value_node, depth + 1)
+            value = made[name] = self.value(value_node, depth + 1)
+            if key is None:
+                raise Undecodable(f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {_go_syntax(value)}")
         return made
 
 
@@ -125,6 +128,8 @@ def _scalar(loader: _Loader, node: yaml.Node) -> Any:
             return base64.b64decode(node.value, validate=True).decode(errors="replace")
         except binascii.Error as error:
             raise ValueError("!!binary value contains invalid base64 data") from error
+    if node.tag == "tag:yaml.org,2002:bool" and len(node.value) == 1:
+        return node.value in "yY"
     if node.tag in _PLAIN:
         return loader.construct_object(node)
     return node.value

@@ -17,8 +17,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kargo_py.local.apiserver import crd, failures
-from kargo_py.local.apiserver.gotypes import Undecodable
-from kargo_py.local.apiserver.nodes import copied
+from kargo_py.local.apiserver.gotypes import Mistyped
+from kargo_py.local.apiserver.wire import copied
 from tests.envtest.server import DEFINITIONS, ApiServer, Options, running
 
 Json = dict[str, Any]
@@ -91,7 +91,7 @@ def our_definition(raw: Json) -> list[list[str]]:
     """What is wrong with a definition."""
     try:
         found = accepted(raw)
-    except Undecodable as error:
+    except Mistyped as error:
         return [["BadRequest", "", str(error)]]
     return _causes(crd.DefinitionRules().validate(found, None, ""))
 

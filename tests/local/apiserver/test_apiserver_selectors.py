@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kargo_py.local.apiserver import selectors
-from kargo_py.local.apiserver.builtin import TypedRules, as_new_event, kinds
+from kargo_py.local.apiserver.builtin import kinds
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
+from kargo_py.local.apiserver.events import as_new_event
 from kargo_py.local.apiserver.failures import Failure
 from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.typedrules import TypedRules
 from kargo_py.local.apiserver.wire import JsonObject
 
 KINDS = {kind.qualified: kind for kind in kinds(TypedRules(CUSTOM_RESOURCE_DEFINITION))}

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from kargo_py.local.apiserver import table as tables
-from kargo_py.local.apiserver.builtin import TypedRules, as_new_event, kinds
+from kargo_py.local.apiserver.builtin import kinds
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
+from kargo_py.local.apiserver.events import as_new_event
 from kargo_py.local.apiserver.failures import Failure
 from kargo_py.local.apiserver.kinds import Column, Kind
+from kargo_py.local.apiserver.typedrules import TypedRules
 from kargo_py.local.apiserver.wire import JsonObject
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)

@@ -161,6 +161,16 @@ async def test_warnings(warnings: list[str], sent: list[str] | None) -> None:
     assert got.headers.get("warning") == sent
 
 
+async def test_head() -> None:
+    """The length of a body that does not come; the next answer is in its place."""
+    async with connected(Core()) as client:
+        await client.send(b"HEAD /x HTTP/1.1\r\nHost: x\r\n\r\n")
+        code, headers = await client.head()
+        got = await client.ask("GET /x")
+    assert (code, got.code) == (200, 200)
+    assert int(headers["content-length"][0]) == len(got.body) + len("HEAD") - len("GET")
+
+
 async def test_keep_alive() -> None:
     """Many requests go over one connection, also when they are sent before the answers are read."""
     async with connected(Core()) as client:

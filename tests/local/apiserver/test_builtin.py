@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from kargo_py.local.apiserver import builtin
-from kargo_py.local.apiserver.builtin import TypedRules, as_core_event, as_new_event
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
+from kargo_py.local.apiserver.events import as_core_event, as_new_event
 from kargo_py.local.apiserver.failures import Failure
+from kargo_py.local.apiserver.typedrules import TypedRules
 from kargo_py.local.apiserver.wire import JsonObject
 
 KINDS = {kind.qualified: kind for kind in builtin.kinds(TypedRules(CUSTOM_RESOURCE_DEFINITION))}

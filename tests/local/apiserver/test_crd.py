@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kargo_py.local.apiserver import crd
-from kargo_py.local.apiserver.nodes import copied
+from kargo_py.local.apiserver.wire import copied
 from tests.local.apiserver.schema_oracle import accepted, around, definition, our_definition, our_value, thing
 
 NOW = "2026-01-01T00:00:00Z"

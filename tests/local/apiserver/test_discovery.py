@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kargo_py.local.apiserver import discovery
-from kargo_py.local.apiserver.builtin import TypedRules, kinds
+from kargo_py.local.apiserver.builtin import kinds
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
 from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.typedrules import TypedRules
 from kargo_py.local.apiserver.wire import JsonObject
 
 RULES = TypedRules(CUSTOM_RESOURCE_DEFINITION)

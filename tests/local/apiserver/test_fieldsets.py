@@ -14,8 +14,6 @@ from kargo_py.local.apiserver.fieldsets import (
     FieldSet,
     Path,
     field,
-    go_number,
-    go_quoted,
     in_order,
     key,
     shown,
@@ -167,31 +165,6 @@ def test_order() -> None:
 def test_shown(path: Path, expected: str) -> None:
     """Paths in messages are Go's."""
     assert shown(path) == expected
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
-        (0, "0"),
-        (80, "80"),
-        (-3, "-3"),
-        (999999, "999999"),
-        (1_000_000, "1e+06"),
-        (123456789, "1.23456789e+08"),
-        (1.5, "1.5"),
-        (0.0001, "0.0001"),
-        (0.00001, "1e-05"),
-        (-2.5e30, "-2.5e+30"),
-    ],
-)
-def test_go_number(number: float, expected: str) -> None:
-    """As fmt.Sprintf("%v", float64(number)) has it."""
-    assert go_number(number) == expected
-
-
-def test_go_quoted() -> None:
-    """As fmt.Sprintf("%q", text) has it."""
-    assert go_quoted('a"\\\n\x00\x7f\u00a0\u2028é😀\ufeff') == '"a\\"\\\\\\n\\x00\\x7f\\u00a0\\u2028é😀\\ufeff"'
 
 
 def test_elements_are_safe_in_html() -> None:

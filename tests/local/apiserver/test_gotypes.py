@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from kargo_py.local.apiserver import gotypes
 from kargo_py.local.apiserver.coretypes import EVENT, LEASE, NAMESPACE, SECRET, SERVICE_ACCOUNT
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
-from kargo_py.local.apiserver.gotypes import Bytes, Struct, Undecodable
+from kargo_py.local.apiserver.gotypes import Bytes, Mistyped, Struct
 
 
 def read(struct: Struct, value: Any) -> tuple[Any, list[str]]:
@@ -22,7 +22,7 @@ def read(struct: Struct, value: Any) -> tuple[Any, list[str]]:
 
 def wrong(struct: Struct, value: Any) -> str:
     """What is said about *value*."""
-    with pytest.raises(Undecodable) as caught:
+    with pytest.raises(Mistyped) as caught:
         struct.decode(value, [])
     return str(caught.value)
 
@@ -135,7 +135,7 @@ def test_bytes(text: Any, stored: str) -> None:
     ],
 )
 def test_no_bytes(text: str, place: int) -> None:
-    with pytest.raises(Undecodable, match=f"^illegal base64 data at input byte {place}$"):
+    with pytest.raises(Mistyped, match=f"^illegal base64 data at input byte {place}$"):
         Bytes().decode(text, [])
 
 
@@ -152,7 +152,7 @@ def test_bytes_with_line_ends_within(data: bytes, breaks: list[int]) -> None:
 def test_any_text_is_bytes_or_an_error(text: str) -> None:
     try:
         stored = Bytes().decode(text, [])
-    except Undecodable:
+    except Mistyped:
         return
     assert stored == "".join(text.split()) or stored == base64.b64encode(base64.b64decode(text)).decode()
 
@@ -171,7 +171,7 @@ json = st.recursive(
 def test_reading_twice_is_reading_once(value: Any) -> None:
     try:
         once, _ = read(NAMESPACE, value)
-    except Undecodable:
+    except Mistyped:
         return
     assert read(NAMESPACE, once) == (once, [])
 

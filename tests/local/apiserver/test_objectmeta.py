@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from kargo_py.local.apiserver import objectmeta
-from kargo_py.local.apiserver.builtin import TypedRules, kinds
+from kargo_py.local.apiserver.builtin import kinds
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
 from kargo_py.local.apiserver.failures import FieldError
-from kargo_py.local.apiserver.gotypes import Undecodable
+from kargo_py.local.apiserver.gotypes import Mistyped
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.names import dns_subdomain
+from kargo_py.local.apiserver.typedrules import TypedRules
 from kargo_py.local.apiserver.wire import JsonObject
 
 KINDS = {kind.qualified: kind for kind in kinds(TypedRules(CUSTOM_RESOURCE_DEFINITION))}
@@ -53,7 +54,7 @@ def test_there_is_always_some() -> None:
     ],
 )
 def test_it_has_types(metadata: Any, words: str) -> None:
-    with pytest.raises(Undecodable) as caught:
+    with pytest.raises(Mistyped) as caught:
         objectmeta.decode({"metadata": metadata})
     assert str(caught.value) == words
 

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from kargo_py.local.apiserver import openapi
-from kargo_py.local.apiserver.builtin import TypedRules, kinds
+from kargo_py.local.apiserver.builtin import kinds
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
 from kargo_py.local.apiserver.kinds import Kind
+from kargo_py.local.apiserver.typedrules import TypedRules
 from kargo_py.local.apiserver.wire import JsonObject
 
 RULES = TypedRules(CUSTOM_RESOURCE_DEFINITION)

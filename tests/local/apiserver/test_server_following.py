@@ -32,7 +32,7 @@ class Follower:
     async def start(self, api: Driver) -> None:
         """Begin anew: with a list, or with a watch that tells what there is."""
         await self.stop()
-        self.objects = {}
+        self.objects, self.version = {}, ""
         query = INITIAL if self.initial else ""
         if not self.initial:
             listed = await api.get(f"{FOOS}?labelSelector={self.selector}")
@@ -178,4 +178,4 @@ class Following(RuleBasedStateMachine):
 
 
 TestFollowing = Following.TestCase
-TestFollowing.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestFollowing.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)

@@ -179,11 +179,11 @@ ACCEPTS = st.sampled_from(
     ["", "*/*", "application/yaml", "text/html", "application/json;as=Table;v=v1;g=meta.k8s.io", ";;=,"]
 )
 REQUESTS = st.lists(
-    st.tuples(METHODS, PATHS, QUERIES, MEDIA, ACCEPTS, OBJECTS | JSON | st.binary(max_size=30)), max_size=6
+    st.tuples(METHODS, PATHS, QUERIES, MEDIA, ACCEPTS, OBJECTS | JSON | st.binary(max_size=30)), min_size=2, max_size=12
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(REQUESTS)
 async def test_no_request_breaks_the_server(requests: list[Any]) -> None:
     """Each is answered with a Status or an object; what is stored stays readable."""

@@ -337,7 +337,7 @@ async def test_paths_that_lead_nowhere(method: str, url: str, told: tuple[int, s
 
 
 async def test_what_is_served_beside_objects() -> None:
-    """Health, version, discovery, OpenAPI; and HEAD has no body."""
+    """Health, version, discovery, OpenAPI; to HEAD the answer is the same."""
     api = await driver()
     for name in ("healthz", "livez", "readyz", "readyz/ping"):
         assert (await api.get(f"/{name}")).obj == "ok"
@@ -351,7 +351,53 @@ async def test_what_is_served_beside_objects() -> None:
     index = (await api.get("/openapi/v3")).obj["paths"]["apis/ex.io/v1"]["serverRelativeURL"]
     assert "io.ex.v1.Foo" in (await api.get(index)).obj["components"]["schemas"]
     assert (await api.get("/openapi/v3/apis/nope/v1")).code == 404
-    assert [(await api.ask("HEAD", url)).obj for url in (FOOS, "/apis/ex.io", f"{FOOS}/nope")] == ["", "", ""]
+    for url in (FOOS, "/apis/ex.io", f"{FOOS}/nope"):
+        assert (await api.ask("HEAD", url)) == (await api.get(url))
+
+
+_NOT_FOUND = "the server could not find the requested resource"
+_NOT_ALLOWED = "the server does not allow this method on the requested resource"
+_NO_PAGE = "404 page not found\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        ("GET /apis/coordination.k8s.io/v2", 404, _NOT_FOUND),
+        ("GET /apis/coordination.k8s.io/v2/leases", 404, _NOT_FOUND),
+        ("GET /apis/coordination.k8s.io//leases", 404, _NOT_FOUND),
+        ("GET /api/v1//configmaps", 404, _NOT_FOUND),
+        ("GET /api/v2", 404, _NOT_FOUND),
+        ("GET /version/x", 404, _NOT_FOUND),
+        ("GET /apis/ex.io/v2", 404, _NO_PAGE),
+        ("GET /apis/nope.io/v1/foos", 404, _NO_PAGE),
+        ("GET /apis//v1", 404, _NO_PAGE),
+        ("GET //api/v1", 404, _NO_PAGE),
+        ("GET /healthz/", 404, _NO_PAGE),
+        ("GET /livez/ping/", 404, _NO_PAGE),
+        ("GET /openapi/v3/", 404, ""),
+        ("GET /openapi/v3/api/v1/", 404, ""),
+        ("GET /openapi/v3/nope", 404, ""),
+        ("GET /openapi", 404, _NO_PAGE),
+        ("POST /api", 405, _NOT_ALLOWED),
+        ("POST /api/v1", 405, _NOT_ALLOWED),
+        ("POST /version", 405, _NOT_ALLOWED),
+        ("POST /apis/coordination.k8s.io/v1/", 405, _NOT_ALLOWED),
+        ("POST /api/v1/configmaps", 405, _NOT_ALLOWED),
+    ],
+)
+async def test_paths_and_methods_that_lead_nowhere(line: str, code: int, told: str) -> None:
+    """In the form that the part of the real server has for it that would have the path."""
+    method, _, url = line.partition(" ")
+    answer = await (await driver()).ask(method, url)
+    assert (answer.code, answer.obj["message"] if isinstance(answer.obj, dict) else answer.obj) == (code, told)
+
+
+@pytest.mark.parametrize("url", ["/", "/apis", "/apis/ex.io", "/apis/ex.io/v1", "/openapi/v3", "/healthz"])
+async def test_documents_for_any_method(url: str) -> None:
+    """The real server does not look at the method of these."""
+    api = await driver()
+    assert (await api.ask("DELETE", url)) == (await api.get(url))
 
 
 async def test_objects_of_built_in_kinds_do_not_say_in_lists_what_they_are() -> None:

@@ -711,3 +711,192 @@ async def test_another_kind_is_found_after_the_version() -> None:
     assert "must be specified for an update" in (await api.put(f"{FOOS}/a", wrong)).obj["message"]
     wrong["metadata"]["resourceVersion"] = created.version
     assert "must be Foo" in (await api.put(f"{FOOS}/a", wrong)).obj["message"]
+
+
+SKIPPED = (
+    "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+
+
+async def test_what_apply_has_emptied_is_null_and_judged() -> None:
+    """So the real server: a field that may not be null cannot be emptied, and one of no schema can."""
+    spec = {
+        "type": "object",
+        "properties": {
+            "map": {"type": "object", "additionalProperties": {"type": "string"}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            "list": {
+                "type": "array",
+                "items": {"type": "string"},
+                "x-kubernetes-list-type": "set",
+            },
+        },
+        "x-kubernetes-validations": [{"rule": "true"}],
+    }
+    schema = {"type": "object", "properties": {"spec": spec}}
+    api = await driver(definition("foos", "Foo", version(schema=schema)))
+    await api.apply(f"{FOOS}/a", foo("a", {"map": {"x": "1"}, "free": {"x": {"y": 1}}, "list": ["x"]}))
+    answer = await api.apply(f"{FOOS}/a", foo("a", {"map": {}, "free": {"x": {}}, "list": []}))
+    told = 'spec.map: Invalid value: "null": spec.map in body must be of type object: "null"'
+    assert answer.told == (422, "Invalid", f'Foo.ex.io "a" is invalid: [{told}, {SKIPPED}]')
+    answer = await api.apply(f"{FOOS}/a", foo("a", {"free": {"x": {}}, "list": []}))
+    assert (answer.code, answer.obj["spec"]) == (200, {"free": {"x": None}})
+    answer = await api.apply(f"{FOOS}/b", foo("b", {"map": None}))
+    assert answer.code == 422
+
+
+@pytest.mark.parametrize(
+    ("metadata", "told"),
+    [
+        ({}, "metadata.name: Required value: name or generateName is required"),
+        (
+            {"name": "a", "annotations": {"a": "x" * 262144}},
+            "metadata.annotations: Too long: may not be more than 262144 bytes",
+        ),
+    ],
+)
+async def test_rules_are_not_asked_about_what_is_not_there(metadata: dict[str, Any], told: str) -> None:
+    """Faults of metadata that leave something unknown keep CEL rules from being looked at."""
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"a": {"type": "integer"}}}},
+        "x-kubernetes-validations": [{"rule": "self.spec.a < 10"}],
+    }
+    api = await driver(definition("foos", "Foo", version(schema=schema)))
+    answer = await api.post(FOOS, {**foo("a", {"a": 20}), "metadata": metadata})
+    name = metadata.get("name", "")
+    assert answer.told == (422, "Invalid", f'Foo.ex.io "{name}" is invalid: [{told}, {SKIPPED}]')
+
+
+async def test_formats_that_mean_nothing_are_warned_of_once() -> None:
+    """Of strings, in any version; an update warns of those that are new."""
+
+    def with_formats(**formats: str) -> dict[str, Any]:
+        fields = {name: {"type": "string", "format": text} for name, text in formats.items()}
+        fields["number"] = {"type": "integer", "format": "int32"}
+        below = {"type": "array", "items": {"type": "string", "format": formats.get("a", "date-time")}}
+        spec = {"type": "object", "properties": {**fields, "below": below}}
+        return definition("foos", "Foo", version(schema={"type": "object", "properties": {"spec": spec}}))
+
+    api = Driver()
+    created = await api.post(DEFINITIONS, with_formats(a="nope", b="date-time", c="k8s-short-name"))
+    assert created.warnings == ['unrecognized format "k8s-short-name"', 'unrecognized format "nope"']
+    url = f"{DEFINITIONS}/foos.ex.io"
+    assert (await api.merge(url, {"metadata": {"labels": {"a": "b"}}})).warnings == []
+    changed = await api.merge(url, {"spec": with_formats(a="nope", b="new")["spec"]})
+    assert changed.warnings == ['unrecognized format "new"']
+
+
+@pytest.mark.parametrize("body", [{"status": {}}, {}, {"status": {"phase": ""}}])
+async def test_a_namespace_is_active_where_nothing_is_said(body: dict[str, Any]) -> None:
+    """The phase has a default, for its status, too."""
+    api = await driver()
+    answer = await api.put(f"{NAMESPACES}/default/status", {"metadata": {"name": "default"}, **body})
+    assert (answer.code, answer.obj["status"]) == (200, {"phase": "Active"})
+
+
+UNREGISTERED = 'no kind "{}" is registered for version "{}" in scheme "pkg/runtime/scheme.go:110"'
+UNKNOWN_CONVERSION = "converting ({}) to (core.ConfigMap): unknown conversion"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"kind": "Nope"}, UNREGISTERED.format("Nope", "v1")),
+        ({"apiVersion": "v2"}, UNREGISTERED.format("ConfigMap", "v2")),
+        ({"apiVersion": "ex.io/v1", "kind": "Foo"}, UNREGISTERED.format("Foo", "ex.io/v1")),
+        ({"kind": "Secret"}, UNKNOWN_CONVERSION.format("v1.Secret")),
+        ({"kind": "Secret", "data": {"a": "1"}}, "illegal base64 data at input byte 0"),
+        (
+            {"kind": "Namespace", "metadata": {"name": 1}},
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string",
+        ),
+        ({"kind": "Status"}, UNKNOWN_CONVERSION.format("v1.Status")),
+        ({"kind": "SecretList"}, UNKNOWN_CONVERSION.format("v1.SecretList")),
+        ({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}, UNKNOWN_CONVERSION.format("v1.Lease")),
+    ],
+)
+async def test_a_body_of_another_kind(said: dict[str, Any], why: str) -> None:
+    """It is read as what it says that it is before it is refused; so is what a patch has made."""
+    api = await driver()
+    body = {**config_map("a"), **said}
+    name, api_version = body["kind"], body["apiVersion"].rpartition("/")[2]
+    told = f'{name} in version "{api_version}" cannot be handled as a ConfigMap: {why}'
+    assert (await api.post(CONFIG_MAPS, body)).told == (400, "BadRequest", told)
+    await api.post(CONFIG_MAPS, config_map("a"))
+    refused = await api.merge(f"{CONFIG_MAPS}/a", said)
+    assert (refused.code, refused.obj["message"].endswith(f": {why}")) == (422, True)
+
+
+async def test_a_body_of_another_version() -> None:
+    """Of the same kind in another group, and of nothing that CustomResourceDefinitions know."""
+    api = await driver()
+    event = {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "a"}}
+    answer = await api.post("/api/v1/namespaces/default/events", event)
+    why = "the API version in the data (events.k8s.io/v1) does not match the expected API version (v1)"
+    assert answer.told == (400, "BadRequest", why)
+    answer = await api.post(DEFINITIONS, config_map("a"))
+    what = 'ConfigMap in version "v1" cannot be handled as a CustomResourceDefinition'
+    assert answer.told == (400, "BadRequest", f"{what}: {UNREGISTERED.format('ConfigMap', 'v1')}")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ('{"apiVersion": "v1", kind: ConfigMap, metadata: {"name": a}, data: {k: nul}}', {"k": "nul"}),
+        ('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"},}', {"k": "v"}),
+        (
+            '{"a":',
+            "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content",
+        ),
+        ('{"a":tru}', "invalid object type: /, Kind="),
+    ],
+)
+async def test_apply_is_yaml_even_in_braces(text: str, answer: Any) -> None:
+    """What looks like JSON need not be."""
+    got = await (await driver()).apply(f"{CONFIG_MAPS}/a", text)
+    assert (got.obj["data"] if got.code == 201 else got.obj["message"]) == answer
+
+
+UNTYPED = "failed to create typed patch object (/a; /v1, Kind=ConfigMap)"
+
+
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        (
+            [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x"}],
+            'ConfigMap "a" is invalid: metadata.ownerReferences.uid: Invalid value: "": must not be empty',
+        ),
+        (
+            [{"name": "x"}, {"name": "y"}],
+            f'{UNTYPED}: .metadata.ownerReferences: duplicate entries for key [uid=""]',
+        ),
+    ],
+)
+async def test_an_owner_without_a_uid_has_an_empty_one(reference: list[Any], told: str) -> None:
+    """For apply, which knows owners by it."""
+    api = await driver()
+    body = {**config_map("a"), "metadata": {"name": "a", "ownerReferences": reference}}
+    assert (await api.apply(f"{CONFIG_MAPS}/a", body)).obj["message"] == told
+
+
+async def test_who_manages_an_event_is_forgotten_in_the_other_group() -> None:
+    """So the real server: to it they are versions that the kind does not have; who comes next is managed again."""
+    api = await driver()
+    old = "/api/v1/namespaces/default/events"
+    new = "/apis/events.k8s.io/v1/namespaces/default/events/a"
+    event = {"metadata": {"name": "a"}, "involvedObject": {"name": "x"}, "reason": "R", "message": "m"}
+    await api.post(f"{old}?fieldManager=one", event)
+    changed = await api.merge(f"{new}?fieldManager=two", {"metadata": {"labels": {"a": "b"}}})
+    assert _managers(changed.obj) == [("two", "events.k8s.io/v1")]
+    changed = await api.merge(f"{old}/a?fieldManager=one", {"message": "n"})
+    assert _managers(changed.obj) == [("one", "v1")]
+    body = {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "a"}, "reason": "R"}
+    applied = await api.apply(new, body)
+    assert _managers(applied.obj) == [("applier", "events.k8s.io/v1")]
+
+
+def _managers(obj: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(entry["manager"], entry["apiVersion"]) for entry in obj["metadata"]["managedFields"]]
