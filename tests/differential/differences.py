@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tests.differential.comparing import alike, literally
 from tests.differential.sides import CLOSED
-from tests.differential.steps import APPLY, JSON_PATCH, SEQ, STRATEGIC, TABLE, Step
+from tests.differential.steps import APPLY, JSON_PATCH, SEQ, TABLE, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,7 @@ def _first_mistake(step: Step, real: Any, embedded: Any) -> bool:
     marks = ("unable to convert unstructured object to ", " is invalid: patch: Invalid value: ")
     told = [_message(each) for each in (real, embedded)]
     return any(
-        step.method == "PATCH"
-        and mark in told[0]
-        and told[0].partition(mark)[0] == told[1].partition(mark)[0]
+        step.method == "PATCH" and mark in told[0] and told[0].partition(mark)[0] == told[1].partition(mark)[0]
         for mark in marks
     ) and all(re.search("illegal base64|parsing time|cannot |unrecognized type", each) for each in told)
 
