@@ -17,6 +17,10 @@ _HEALTH: Final = ("healthz", "livez", "readyz")
 _REPRESENTATIONS: Final = {"version": JSON, "api": OBJECTS}
 _NOTHING: Final = Response(404, b"")
 _CHECKS: Final = ("ping", "log", "etcd")
+_OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2"
+_NO_SCHEMAS: Final = Response(200, b"\x0a\x032.0", f"{_OPENAPI_V2}.v1.0+protobuf")
+"""The older description as protobuf, with no kinds in it. kubectl looks at it where a manifest has a ``List``, finds no
+schema there, and leaves validation to the server."""
 
 
 def not_allowed() -> Failure:
@@ -36,6 +40,8 @@ class Documents:
         """Answer the path that *parts* are of. Raises Failure."""
         if parts[0] in _HEALTH:
             return self._health(request, parts)
+        if parts == ("openapi", "v2") and request.headers.get("accept", "").startswith(_OPENAPI_V2):
+            return _NO_SCHEMAS
         made = self._made(request, parts)
         if made is None:
             return _NOTHING if parts[:2] == ("openapi", "v3") else PAGE_NOT_FOUND

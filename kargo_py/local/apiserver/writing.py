@@ -28,6 +28,7 @@ from kargo_py.local.apiserver.failures import (
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
+from kargo_py.local.apiserver.reading import unsigned
 from kargo_py.local.apiserver.store import Store, Stored, TooLarge, object_key
 from kargo_py.local.apiserver.views import in_order, private, shown
 from kargo_py.local.apiserver.wire import JsonObject, copied, encode
@@ -99,9 +100,11 @@ class Writer:
             if metadata.get("resourceVersion") and not options.dry_run:
                 raise Failure(500, "", "resourceVersion should not be set on objects to be created")
             key = object_key(metadata.get("namespace", ""), metadata["name"])
-            if key not in self._catalogue.collection(kind).items:
+            there = self._catalogue.collection(kind).items.get(key)
+            if there is None:
                 return Written(self._put(kind, obj, dry_run=options.dry_run), created=True)
-        raise already_exists(kind.group, kind.plural, metadata["name"])
+        leaving = there is not None and "deletionTimestamp" in there.obj["metadata"]
+        raise already_exists(kind.group, kind.plural, metadata["name"], leaving=leaving)
 
     def _place(self, target: Target, metadata: JsonObject) -> None:
         if not target.kind.namespaced:
@@ -228,14 +231,16 @@ class Writer:
     def _check_version(self, target: Target, existing: Stored, metadata: JsonObject) -> None:
         kind = target.kind
         given = metadata.get("resourceVersion") or "0"
-        if not (given.isascii() and given.isdecimal()):
-            raise Failure(500, "", f'strconv.ParseUint: parsing "{given}": invalid syntax')
+        try:
+            version = unsigned(given)
+        except ValueError as error:
+            raise Failure(500, "", str(error)) from error
         current = existing.obj["metadata"]["resourceVersion"]
-        if int(given) == 0:
+        if version == 0:
             if not kind.updates_unconditionally:
                 why = FieldError(Cause.INVALID, "metadata.resourceVersion", 0, "must be specified for an update")
                 raise invalid(kind.group, kind.plural, target.name, [why])
-        elif given != current:
+        elif version != int(current):
             raise conflict(kind.group, kind.plural, target.name, _MODIFIED)
         metadata["resourceVersion"] = current
 
