@@ -530,6 +530,16 @@ BODIES = [
         refused(500, "", 'strconv.ParseUint: parsing "abc": invalid syntax'),
     ),
     case(
+        "update of a version beyond 64 bits",
+        put(W, widget("w", metadata={"resourceVersion": "1" * 25})),
+        refused(500, "", f'strconv.ParseUint: parsing "{"1" * 25}": value out of range'),
+    ),
+    case(
+        "update of a version with thousands of digits",
+        put(M, {**config_map(), "metadata": {"name": "m", "resourceVersion": "1" * 5000}}),
+        refused(500, "", f'strconv.ParseUint: parsing "{"1" * 5000}": value out of range'),
+    ),
+    case(
         "update in another namespace",
         put(W, widget("w", metadata={"namespace": "other"})),
         bad("the namespace of the provided object does not match the namespace sent on the request"),

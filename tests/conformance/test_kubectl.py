@@ -52,6 +52,16 @@ def test_create_and_get(run: Run) -> None:
     assert out(run("get", "widget/w", "-o", "jsonpath={.spec.size}{.metadata.generation}")) == ["41"]
 
 
+@pytest.mark.parametrize("how", [["create"], ["apply"], ["apply", "--server-side"]], ids=" ".join)
+def test_list_in_a_manifest(run: Run, how: list[str]) -> None:
+    """What ``kubectl get -o yaml`` printed can be sent again; kubectl asks for OpenAPI v2 before it does so."""
+    several = {"apiVersion": "v1", "kind": "List", "items": [config_map("a"), widget()]}
+
+    assert len(out(run(*how, "-f", "-", stdin=several))) == 2
+    misspelt = {"apiVersion": "v1", "kind": "List", "items": [{**config_map("c"), "dat": {"a": "1"}}]}
+    assert 'unknown field "dat"' in run("create", "-f", "-", stdin=misspelt, ok=False).err
+
+
 def test_create_twice(run: Run) -> None:
     """The error is the server's."""
     run("create", "-f", "-", stdin=widget())

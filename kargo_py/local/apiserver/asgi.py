@@ -165,7 +165,10 @@ def _request(scope: MutableMapping[str, Any]) -> Request:
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        if name not in headers:
+            headers[name] = value
+        elif name != "authorization":  # of which the first counts
+            headers[name] += f", {value}"
     query = tuple(_pairs(scope["query_string"].decode("latin-1"))) if scope["query_string"] else ()
     return Request(scope["method"], scope["raw_path"].decode("latin-1"), query, headers)
 

@@ -10,7 +10,13 @@ import asyncio
 from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
+import structlog
+
+from kargo_py.local.apiserver.failures import Failure
+
 Job: TypeAlias = Callable[[], None]
+
+_log = structlog.get_logger(__name__)
 
 
 class Background:
@@ -58,8 +64,14 @@ class Background:
             job = self._due.pop(key)
             if self._due:
                 self._schedule()
-            job()
-        if not self._due:
+            try:
+                job()
+            except Failure as failure:  # as with the real controllers, whose writes are refused as others' are
+                _log.warning("background work was refused", about=key, why=str(failure))
+            finally:
+                if not self._due:
+                    self._tell()
+        else:
             self._tell()
 
     def _tell(self) -> None:

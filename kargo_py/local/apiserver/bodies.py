@@ -146,7 +146,11 @@ def _decode_slowly(body: bytes) -> Document:
         raise BadNumber(f"json: cannot unmarshal number {error} into Go value of type float64") from error
     except ValueError as error:  # an integer with thousands of digits
         raise BadNumber("json: cannot unmarshal number into Go value of type float64") from error
-    return Document(_mended(value), tuple(_paths(value, twice)))
+    try:
+        mended = _mended(value)
+    except _TooLarge as error:
+        raise BadNumber(f"json: cannot unmarshal number {error} into Go value of type float64") from error
+    return Document(mended, tuple(_paths(value, twice)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,10 @@ _HEALTH: Final = ("healthz", "livez", "readyz")
 _REPRESENTATIONS: Final = {"version": JSON, "api": OBJECTS}
 _NOTHING: Final = Response(404, b"", "")
 _CHECKS: Final = ("ping", "log", "etcd")
+_OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2"
+_NO_SCHEMAS: Final = Response(200, b"\x0a\x032.0", f"{_OPENAPI_V2}.v1.0+protobuf")
+"""The older description as protobuf, with no kinds in it. kubectl looks at it where a manifest has a ``List``, finds no
+schema there, and leaves validation to the server."""
 
 
 def not_allowed() -> Failure:
@@ -41,6 +45,8 @@ class Documents:
             return PAGE_NOT_FOUND if path.ends_in_slash else self._health(request, parts)
         if parts[:2] == ("openapi", "v3"):
             return _NOTHING if path.ends_in_slash else self._openapi_document("/".join(parts[2:]))
+        if parts == ("openapi", "v2") and request.headers.get("accept", "").startswith(_OPENAPI_V2):
+            return _NO_SCHEMAS
         made = self._made(request, parts)
         if made is None:
             return self.missing(*parts[:2])

@@ -153,9 +153,11 @@ def unknown_path() -> Failure:
     return Failure(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(group: str, plural: str, name: str) -> Failure:
-    """409 for a create."""
-    message = f"{qualified(group, plural)} {quoted(name)} already exists"
+def already_exists(group: str, plural: str, name: str, *, leaving: bool = False) -> Failure:
+    """409 for a create; *leaving* if what is there is being deleted."""
+    message = (
+        f"{'object is being deleted: ' if leaving else ''}{qualified(group, plural)} {quoted(name)} already exists"
+    )
     return Failure(409, "AlreadyExists", message, _details(group, kind=plural, name=name))
 
 

@@ -87,7 +87,7 @@ def check_version(text: str, now: int) -> None:
 def parse_version(text: str) -> int:
     """A resourceVersion as a number; a failure is 500 with the real server's words. Raises Failure."""
     try:
-        return _unsigned(text)
+        return unsigned(text)
     except ValueError as error:
         raise Failure(500, "", f'resourceVersion: Invalid value: "{text}": {error}') from error
 
@@ -104,12 +104,13 @@ def too_large(version: int, now: int) -> Failure:
     )
 
 
-def _unsigned(text: str) -> int:
+def unsigned(text: str) -> int:
+    """A number of 64 bits; a ValueError has Go's words."""
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    if len(text) > 20 or int(text) >= _UINT64:
+    if len(text.lstrip("0")) > 20 or int(text.lstrip("0") or "0") >= _UINT64:
         raise ValueError(f'strconv.ParseUint: parsing "{text}": value out of range')
-    return int(text)
+    return int(text.lstrip("0") or "0")
 
 
 def _version(options: ListOptions, now: int) -> tuple[int, bool]:
@@ -117,7 +118,7 @@ def _version(options: ListOptions, now: int) -> tuple[int, bool]:
     if not options.version:
         return now, False
     try:
-        version = _unsigned(options.version)
+        version = unsigned(options.version)
     except ValueError as error:
         text = f'invalid resource version: resourceVersion: Invalid value: "{options.version}": {error}'
         raise bad_request(text) from error

@@ -325,6 +325,7 @@ class _Protocol(HttpToolsProtocol):
         self.access_log = False
         self._unread_head = 0
         self._refused = False
+        self._head_is_read = False
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -348,9 +349,15 @@ class _Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._head_is_read = False
         self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._head_is_read:  # else it stands after the body, where it is nobody's credentials
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
+        self._head_is_read = True
         self._stop_timer()
         self._unread_head = 0
         super().on_headers_complete()

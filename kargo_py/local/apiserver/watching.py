@@ -7,7 +7,7 @@ not read costs nothing, and its watch ends when the log has moved on, as the rea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from random import Random
@@ -74,26 +74,29 @@ def lines(
     if options.initial_events:
         if since > version:
             return _refused(too_large(since, version))
-        first = [
-            _line("ADDED", render(view))
-            for item in watched.collection.all(watched.namespace)
-            if (view := watched.has(item))
-        ]
-        if options.bookmarks:
-            first.append(_bookmark(watched.kind, version, render, initial=True))
+        mark = version if options.bookmarks else None
+        first = _at_first(watched.kind, _there(watched), render, mark)
         return _followed(watched, first, version, seconds, options, now, render)
     if since == 0 and options.initial_events is False:
         return _followed(watched, [], version, seconds, options, now, render)
     if since == 0:
-        first = [
-            _line("ADDED", render(view))
-            for item in watched.collection.all(watched.namespace)
-            if (view := watched.has(item))
-        ]
+        first = _at_first(watched.kind, _there(watched), render, None)
         return _followed(watched, first, version, seconds, options, now, render)
     if since < watched.collection.oldest:
         return _refused(expired(f"too old resource version: {since} ({watched.collection.oldest})"))
     return _followed(watched, [], since, seconds, options, now, render)
+
+
+def _there(watched: Subject) -> Sequence[Stored]:
+    return [view for item in watched.collection.all(watched.namespace) if (view := watched.has(item))]
+
+
+def _at_first(kind: Kind, there: Iterable[Stored], render: Render, mark: int | None) -> Iterator[bytes]:
+    """Lines for what is there, made when they are wanted: a client that does not read holds no copies of it."""
+    for view in there:
+        yield _line("ADDED", render(view))
+    if mark is not None:
+        yield _bookmark(kind, mark, render, initial=True)
 
 
 async def _refused(failure: Failure) -> AsyncGenerator[bytes]:

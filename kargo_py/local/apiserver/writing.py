@@ -26,10 +26,10 @@ from kargo_py.local.apiserver.failures import (
     invalid,
     not_found,
 )
-from kargo_py.local.apiserver.gotext import quoted
 from kargo_py.local.apiserver.kinds import DEFINITIONS, NAMESPACES, Kind
 from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
+from kargo_py.local.apiserver.reading import unsigned
 from kargo_py.local.apiserver.store import Store, Stored, TooLarge, object_key
 from kargo_py.local.apiserver.views import in_order, private, shown
 from kargo_py.local.apiserver.wire import JsonObject, copied, encode
@@ -96,12 +96,14 @@ class Writer:
             if attempt == 0:
                 self._prepare(kind, obj, None, "", options.manager)
                 self._validate_new(kind, obj)
-            if int(_whole(metadata.get("resourceVersion") or "") or "0") and not options.dry_run:
+            if _number_or_none(metadata.get("resourceVersion") or "") and not options.dry_run:
                 raise Failure(500, "", "resourceVersion should not be set on objects to be created")
             key = object_key(metadata.get("namespace", ""), metadata["name"])
-            if key not in self._catalogue.collection(kind).items:
+            there = self._catalogue.collection(kind).items.get(key)
+            if there is None:
                 return Written(self._put(kind, obj, dry_run=options.dry_run), created=True)
-        failure = already_exists(kind.group, kind.plural, metadata["name"])
+        leaving = there is not None and "deletionTimestamp" in there.obj["metadata"]
+        failure = already_exists(kind.group, kind.plural, metadata["name"], leaving=leaving)
         if metadata.get("generateName"):  # also where it was not used
             failure.message += ", the server was not able to generate a unique name for the object"
             failure.details = {**(failure.details or {}), "retryAfterSeconds": 1}
@@ -235,13 +237,13 @@ class Writer:
 
     def _check_version(self, target: Target, existing: Stored, metadata: JsonObject) -> None:
         kind = target.kind
-        given = _checked(metadata.get("resourceVersion") or "0")
+        version = _number(metadata.get("resourceVersion") or "0")
         current = existing.obj["metadata"]["resourceVersion"]
-        if int(given) == 0:
+        if version == 0:
             if not kind.updates_unconditionally:
                 why = FieldError(Cause.INVALID, "metadata.resourceVersion", 0, "must be specified for an update")
                 raise invalid(kind.group, kind.plural, target.name, [why])
-        elif given != current:
+        elif version != int(current):
             raise conflict(kind.group, kind.plural, target.name, MODIFIED)
         metadata["resourceVersion"] = current
 
@@ -376,7 +378,7 @@ class Writer:
             )
         self._admit_to_namespace(target, target.name)
         self._admit_custom(target, target.name)
-        _checked(metadata.pop("resourceVersion", None) or "0")
+        _number(metadata.pop("resourceVersion", None) or "0")
         self._begin(kind, metadata)
         self._isolate(kind, obj, None, "")
         self._validate_new(kind, obj)
@@ -482,16 +484,20 @@ def _default_status(kind: Kind, obj: JsonObject) -> None:
         obj["status"] = bare["status"]
 
 
-def _whole(text: str) -> str:
-    """*text* if it is a whole number, else nothing."""
-    return text if text.isascii() and text.isdecimal() else ""
+def _number(version: str) -> int:
+    """*version* as a number. Raises Failure."""
+    try:
+        return unsigned(version)
+    except ValueError as error:
+        raise Failure(500, "", str(error)) from error
 
 
-def _checked(version: str) -> str:
-    """*version*, which must be a number. Raises Failure."""
-    if not _whole(version):
-        raise Failure(500, "", f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax")
-    return version
+def _number_or_none(version: str) -> int:
+    """*version* if it is a number, else 0."""
+    try:
+        return unsigned(version)
+    except ValueError:
+        return 0
 
 
 def _check_type(kind: Kind, obj: JsonObject) -> None:

@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 import re
+from decimal import Decimal
 from math import isfinite, isnan
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ _Loader.add_implicit_resolver(
     ),
     list("-+0123456789."),
 )
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
 
 
 def load(text: str, max_depth: int) -> tuple[Any, tuple[str, ...]]:
@@ -119,10 +122,12 @@ def _go_syntax(value: Any) -> str:
 
 
 def _scalar(loader: _Loader, node: yaml.Node) -> Any:
-    if node.tag == "tag:yaml.org,2002:int" and re.match(r"^[-+]?0o", node.value):
-        return int(node.value.replace("_", ""), 8)
+    if node.tag == "tag:yaml.org,2002:int":
+        return _int(loader, node)
     if node.tag == "tag:yaml.org,2002:float":
         return _float(node.value)
+    if node.tag == "tag:yaml.org,2002:bool" and node.value in {*"yYnN"}:
+        return node.value in {*"yY"}
     if node.tag == "tag:yaml.org,2002:binary":
         try:
             return base64.b64decode(node.value, validate=True).decode(errors="replace")
@@ -135,15 +140,32 @@ def _scalar(loader: _Loader, node: yaml.Node) -> Any:
     return node.value
 
 
+def _int(loader: _Loader, node: yaml.Node) -> Any:
+    """A number of 64 bits; a larger one in decimal is a float, every other is text."""
+    text = str(node.value)
+    if len(text) > _MOST_DIGITS:
+        return text
+    octal = re.match(r"^[-+]?0o", text)
+    number = int(text.replace("_", ""), 8) if octal else loader.construct_object(node)
+    if -_BIG <= number < _BIG:
+        return number
+    return _float(text) if _decimal.match(text) else text
+
+
+_MOST_DIGITS: Final = 1000
+_BIG: Final = 1 << 63
+_decimal: Final = re.compile(r"^[-+]?[1-9][0-9_]*$")
 _alias = re.compile(r"\*([\w-]+)")
 _PLAIN: Final = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int"))
 
 
-def _float(text: str) -> float | int:
+def _float(text: str) -> float | int | str:
     number = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+    if not isfinite(number) and not re.match(r"^[-+]?\.", text):
+        return text
     if not isfinite(number):
         raise _Unsupported("NaN" if isnan(number) else f"{'-' if number < 0 else '+'}Inf")
-    return int(number) if number.is_integer() and abs(number) < 1e21 else number
+    return int(Decimal(repr(number))) if number.is_integer() and abs(number) < 1e21 else number
 
 
 def _worded(error: yaml.YAMLError, text: str) -> str:

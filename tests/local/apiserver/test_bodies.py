@@ -103,6 +103,13 @@ def test_as_deep_as_is_allowed() -> None:
     assert decode_json(b'{"a":"' + b"[" * 1000 + b'"}').value == {"a": "[" * 1000}
 
 
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_integers_that_are_no_float_either(digits: int) -> None:
+    """An integer is as bad as a number with an exponent."""
+    with pytest.raises(BadNumber, match="cannot unmarshal number"):
+        decode_json(b'{"a":%s}' % (b"1" * digits))
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text(),
     lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(), children, max_size=4),
@@ -146,6 +153,10 @@ YAML: list[tuple[str, Any]] = [
     ("- a\n---\n- b\n", ["a"]),
     ("a: !!binary aGk=\n", {"a": "hi"}),
     ('{"a": 1.0}', {"a": 1}),
+    ("a: y\nb: N\nc: yy\n", {"a": True, "b": False, "c": "yy"}),
+    ("a: 9223372036854775808\n", {"a": 9223372036854776000}),
+    (f"a: {'1' * 30}\nb: {'1' * 400}\nc: 1e400\n", {"a": float("1" * 30), "b": "1" * 400, "c": "1e400"}),
+    (f"a: {'1' * 5000}\nb: 0x{'f' * 20}\n", {"a": "1" * 5000, "b": f"0x{'f' * 20}"}),
 ]
 
 

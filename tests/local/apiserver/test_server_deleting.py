@@ -416,3 +416,29 @@ async def test_a_definition_whose_names_are_taken_is_not_served() -> None:
     ]
     assert (await api.get("/apis/ex.io/v1/others")).code == 404
     assert (await api.get(FOOS)).code == 200
+
+
+async def test_a_collector_that_is_refused_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """It may not write to an object that its schema no longer takes; nobody waits for it for ever."""
+    api = await driver()
+    gone, stays = [await api.post(CONFIG_MAPS, {"metadata": {"name": name}}) for name in ("gone", "stays")]
+    owners = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": one.obj["metadata"]["name"],
+            "uid": one.obj["metadata"]["uid"],
+        }
+        for one in (gone, stays)
+    ]
+    await api.post(FOOS, foo("a", {"a": 1}, ownerReferences=owners))
+    strict = definition("foos", "Foo", version("v1", {"type": "object", "required": ["more"], "properties": {}}))
+    await api.merge(f"{DEFINITIONS}/foos.ex.io", {"spec": strict["spec"]})
+    await api.delete(f"{CONFIG_MAPS}/gone")
+    async with asyncio.timeout(20):
+        await api.settle()
+    assert len((await api.get(f"{FOOS}/a")).obj["metadata"]["ownerReferences"]) == 2
+    assert "Traceback" not in caplog.text
+    await api.delete(f"{CONFIG_MAPS}/stays")
+    await api.settle()
+    assert (await api.get(f"{FOOS}/a")).code == 404

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -342,3 +343,18 @@ async def test_a_definition_that_is_written_again_unchanged_ends_no_watch() -> N
     await api.merge(f"{FOOS}/o0", {"spec": {"a": 5}})
     assert shape(await anext(events)) == ("MODIFIED", "o0")
     await events.aclose()
+
+
+@pytest.mark.parametrize("query", ["watch=1", "watch=1&resourceVersion=0", f"watch=1&{INITIAL}"])
+async def test_watches_that_are_not_read_hold_no_copies(query: str) -> None:
+    """What there was when they began is held once, however many there are."""
+    api = await driver()
+    await api.post(CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"a": "x" * 100_000}})
+    tracemalloc.start()
+    try:
+        watches = [await api.watch(f"{CONFIG_MAPS}?{query}") for _ in range(50)]
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000
+    assert (await anext(watches[0]))["object"]["metadata"]["name"] == "m"

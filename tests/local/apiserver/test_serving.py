@@ -189,3 +189,25 @@ async def test_nothing_is_left() -> None:
     writer.close()
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", address.port)
+
+
+@pytest.mark.parametrize(
+    ("head", "trailer", "code"),
+    [
+        ("", "Authorization: Bearer {token}\r\n", b"403"),
+        ("Authorization: Bearer {token}\r\n", "Authorization: Bearer nope\r\n", b"200"),
+        ("Authorization: Bearer {token}\r\nAuthorization: Bearer nope\r\n", "", b"200"),
+        ("Authorization: Bearer nope\r\nAuthorization: Bearer {token}\r\n", "", b"401"),
+    ],
+)
+async def test_whose_request_it_is(head: str, trailer: str, code: bytes) -> None:
+    """The first credentials of the head say it; what stands after the body is no header."""
+    async with asyncio.timeout(PATIENCE), serving(Core()) as address:
+        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=strict(address))
+        request = (
+            f"POST /api HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{head}\r\n"
+            f"2\r\n{{}}\r\n0\r\n{trailer}\r\n"
+        )
+        writer.write(request.replace("{token}", str(address.token)).encode())
+        assert (await reader.readline()).split()[1] == code
+        writer.close()
