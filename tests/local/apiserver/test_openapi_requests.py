@@ -75,8 +75,9 @@ class Site:
         return Response(answer.code, b"", "")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def site() -> Iterator[Site]:
+    """One for each test, as random requests may delete all definitions."""
     made = Site()
     yield made
     made.close()
