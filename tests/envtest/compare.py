@@ -12,6 +12,7 @@ import asyncio
 import base64
 import http.client
 import json
+import os
 import ssl
 import sys
 import tempfile
@@ -351,6 +352,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--writes", type=int, default=200, help="writes that the watchers wait for [200]")
     options = parser.parse_args(arguments)
     parse_logs("auto", "warning").configure()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled
     try:
         with tempfile.TemporaryDirectory(prefix="kargo-py-compare-") as directory:
             sys.stdout.write(compare(Path(directory), options.objects, options.writes))
