@@ -59,6 +59,10 @@ class TypedRules:
     def default(self, obj: JsonObject) -> None:
         """Nothing by default."""
 
+    def default_applied(self, obj: JsonObject) -> None:
+        """The same however it is written."""
+        self.default(obj)
+
     def prepare(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> None:
         """Nothing that a client may not set."""
 

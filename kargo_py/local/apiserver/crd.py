@@ -64,6 +64,10 @@ class DefinitionRules:
         if service is not None:
             service.setdefault("port", 443)
 
+    def default_applied(self, obj: JsonObject) -> None:
+        """The same however it is written."""
+        self.default(obj)
+
     def prepare(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> None:
         """The status is the server's, and remembers every version that objects may be stored in."""
         if subresource == "status":
@@ -514,6 +518,10 @@ class CustomRules:
     def default(self, obj: JsonObject) -> None:
         """Put in the schema's defaults."""
         self.schema.default(obj)
+
+    def default_applied(self, obj: JsonObject) -> None:
+        """Put in the schema's defaults; a null that somebody applied stays, and is an error where none is allowed."""
+        self.schema.default(obj, keep_nulls=True)
 
     def prepare(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> None:
         """Nothing: status and generation are the same for all kinds."""

@@ -74,15 +74,20 @@ def object_of(request: Request, kind: Kind, validation: str, warnings: list[str]
     return obj
 
 
-def decode_fields(obj: JsonObject, kind: Kind) -> Sequence[str]:
+def decode_fields(obj: JsonObject, kind: Kind, *, applied: bool = False) -> Sequence[str]:
     """Bring *obj* into the kind's form, in place: known fields, right types, defaults; what was not known.
+
+    *applied*: it comes from a server-side apply.
 
     Raises:
         Undecodable of :mod:`~kargo_py.local.apiserver.gotypes`: a field has the wrong type.
     """
     unknown = list(objectmeta.decode(obj)) if kind.custom else []  # a built-in kind reads its metadata itself
     unknown += kind.rules.prune(obj)
-    kind.rules.default(obj)
+    if applied:
+        kind.rules.default_applied(obj)
+    else:
+        kind.rules.default(obj)
     if kind.custom:
         unknown.sort()
     return [f'unknown field "{path}"' for path in unknown]

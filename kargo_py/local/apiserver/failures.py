@@ -140,7 +140,9 @@ def unknown_path() -> Failure:
 
 def already_exists(group: str, plural: str, name: str, *, leaving: bool = False) -> Failure:
     """409 for a create; *leaving* if what is there is being deleted."""
-    message = f"{'object is being deleted: ' if leaving else ''}{qualified(group, plural)} {quoted(name)} already exists"
+    message = (
+        f"{'object is being deleted: ' if leaving else ''}{qualified(group, plural)} {quoted(name)} already exists"
+    )
     return Failure(409, "AlreadyExists", message, _details(group, kind=plural, name=name))
 
 

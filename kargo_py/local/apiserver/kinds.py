@@ -42,6 +42,9 @@ class Rules(Protocol):
     def default(self, obj: JsonObject) -> None:
         """Put in the schema's defaults."""
 
+    def default_applied(self, obj: JsonObject) -> None:
+        """Put in the schema's defaults after a server-side apply."""
+
     def prepare(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> None:
         """Change *obj* as the kind's strategy does before validation: what a client may not set, derived fields."""
 

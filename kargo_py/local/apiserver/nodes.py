@@ -129,8 +129,8 @@ class Node:
         lenient.additional_allowed, lenient.embedded = items.additional_allowed, items.embedded
         return lenient.prune(item)
 
-    def default_in(self, value: Any) -> None:
-        """Put defaults into a dict or list, and drop nulls that the schema does not allow."""
+    def default_in(self, value: Any, *, keep_nulls: bool = False) -> None:
+        """Put defaults into a dict or list, and drop nulls that the schema does not allow, unless they are kept."""
         kind = type(value)
         if kind is dict:
             for key, child in self.defaults:
@@ -143,12 +143,12 @@ class Node:
                 if child_or_none is None:
                     continue
                 if item is None:
-                    if not child_or_none.nullable and child_or_none.default is ABSENT:
+                    if not keep_nulls and not child_or_none.nullable and child_or_none.default is ABSENT:
                         dropped.append(key)
                     continue
                 kind = type(item)
                 if kind is dict or kind is list:
-                    child_or_none.default_in(item)
+                    child_or_none.default_in(item, keep_nulls=keep_nulls)
             for key in dropped:
                 del value[key]
         elif kind is list and (items := self.items) is not None:
@@ -157,7 +157,7 @@ class Node:
                     value[at] = copied(items.default)
                 kind = type(value[at])
                 if kind is dict or kind is list:
-                    items.default_in(value[at])
+                    items.default_in(value[at], keep_nulls=keep_nulls)
 
 
 NOTHING: Final = Node({})

@@ -41,7 +41,10 @@ def patch(writer: Writer, target: Target, request: Request, options: WriteOption
     media = media_type(request)
     if media == APPLY:
         return writer.apply(
-            target, _applied(request, options, warnings), _decoder(target.kind, options, warnings), options
+            target,
+            _applied(request, options, warnings),
+            _decoder(target.kind, options, warnings, applied=True),
+            options,
         )
     if media == STRATEGIC:
         return _strategic(writer, target, request, options, warnings)
@@ -128,6 +131,8 @@ def _decoder(
     warnings: list[str],
     twice: tuple[str, ...] = (),
     shown: Callable[[Any], str] | None = None,
+    *,
+    applied: bool = False,
 ) -> Callable[[Any], JsonObject]:
     """What reads the object that a patch has made: as a body, but with failures of its own."""
     show = shown or (lambda made: msgspec.json.encode(made, order="sorted").decode())
@@ -138,7 +143,7 @@ def _decoder(
         text = show(made) if options.validation == "Strict" else ""  # before unknown fields are taken out
         _check_identity(kind, made, show)
         try:
-            unknown = decode_fields(made, kind)
+            unknown = decode_fields(made, kind, applied=applied)
         except Mistyped as error:
             raise _unusable(text or show(made), str(error)) from error
         complaints = [*twice, *unknown]

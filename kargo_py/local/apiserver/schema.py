@@ -44,9 +44,9 @@ class Schema:
                 del obj[key]
         return sorted(path.removeprefix(".") for path in gone)
 
-    def default(self, obj: JsonObject) -> None:
-        """Put in defaults, and drop nulls where null is not allowed."""
-        self.root.default_in(obj)
+    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
+        """Put in defaults, and drop nulls where null is not allowed, unless they are to be complained of."""
+        self.root.default_in(obj, keep_nulls=keep_nulls)
 
     def validate(self, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
         """What is wrong with *obj*, which is new or to replace *old*."""

@@ -213,13 +213,17 @@ class Writer:
         self._prepare(kind, obj, old, target.subresource, options.manager)
         return self._commit(target, existing, obj, options)
 
-    def _commit(self, target: Target, existing: Stored, obj: JsonObject, options: WriteOptions) -> Written:
+    def _commit(
+        self, target: Target, existing: Stored, obj: JsonObject, options: WriteOptions, *, applied: bool = False
+    ) -> Written:
         kind, old, metadata = target.kind, existing.obj, obj["metadata"]
         _check_type(kind, obj)
         errors = objectmeta.errors(metadata, old["metadata"], kind)
         errors += kind.rules.validate(obj, old, target.subresource)
         if errors:
             raise invalid(kind.error_group, kind.kind, target.name, errors)
+        if applied:
+            kind.rules.default(obj)  # which drops the nulls that validation let pass
         if obj == old or managed.with_old_times(old, obj) is old:
             return Written(existing)
         if is_deletable(kind, obj):
@@ -278,7 +282,7 @@ class Writer:
                 obj["status"] = copied(old["status"])
         kind.rules.prepare(obj, old, subresource)
         if kind.custom and kind.has_status and "status" not in obj:
-            kind.rules.default(obj)  # as the real server does when it reads what it has written
+            kind.rules.default_applied(obj)  # as the real server does when it reads what it has written
         counts = kind.custom or kind.counts_generations
         if old is not None and counts and not subresource and _asked(kind, obj) != _asked(kind, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -361,7 +365,7 @@ class Writer:
         self._check_version(target, existing, metadata)
         self._carry_over(metadata, existing.obj["metadata"])
         self._isolate(kind, obj, existing.obj, target.subresource)
-        return self._commit(target, existing, obj, options)
+        return self._commit(target, existing, obj, options, applied=True)
 
     def _create_applied(self, target: Target, obj: JsonObject, options: WriteOptions) -> Written:
         kind, metadata = target.kind, obj["metadata"]
@@ -378,6 +382,7 @@ class Writer:
         metadata.pop("resourceVersion", None)
         self._isolate(kind, obj, None, "")
         self._validate_new(kind, obj)
+        kind.rules.default(obj)
         return Written(self._put(kind, obj, dry_run=options.dry_run), created=True)
 
     # Delete

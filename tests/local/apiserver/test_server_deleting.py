@@ -423,7 +423,12 @@ async def test_a_collector_that_is_refused_goes_on(caplog: pytest.LogCaptureFixt
     api = await driver()
     gone, stays = [await api.post(CONFIG_MAPS, {"metadata": {"name": name}}) for name in ("gone", "stays")]
     owners = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "name": one.obj["metadata"]["name"], "uid": one.obj["metadata"]["uid"]}
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": one.obj["metadata"]["name"],
+            "uid": one.obj["metadata"]["uid"],
+        }
         for one in (gone, stays)
     ]
     await api.post(FOOS, foo("a", {"a": 1}, ownerReferences=owners))
