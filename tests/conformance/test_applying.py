@@ -307,7 +307,7 @@ def test_null_is_not_nothing(server: Server, namespace: str) -> None:
     answer = server.apply(widgets(namespace, "w"), widget("w", tags=None), manager="ann")
 
     assert answer.code == 422
-    assert 'spec.tags in body must be of type array: "null"' in answer.value["message"]
+    assert 'spec.tags in body must be of type array: "null"' in answer.refusal["message"]
     assert server.apply(widgets(namespace, "w"), widget("w", size=1, mode=None), manager="ann").ok()["spec"] == {
         "size": 1,
         "mode": "safe",

@@ -381,7 +381,13 @@ class Faulty:
         if len(at_least) > _MOST_DIGITS:
             return None
         exact = request.parameter("resourceVersionMatch") == "Exact" or request.parameter("continue")
-        if exact or asked.verb not in {"get", "list"} or not at_least.isdecimal() or int(at_least) > latest:
+        if (
+            exact
+            or not asked.resource
+            or asked.verb not in {"get", "list"}
+            or not at_least.isdecimal()
+            or int(at_least) > latest
+        ):
             return None
         return max(latest - fault.writes, int(at_least), 1)
 

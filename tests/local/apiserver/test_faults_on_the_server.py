@@ -79,7 +79,7 @@ async def test_forget() -> None:
 
 
 async def test_what_cannot_be_shown_late() -> None:
-    """It is answered as ever: YAML of one object, and a version that is none."""
+    """It is answered as ever: YAML of one object, a version that is none, and what is no object."""
     bench = Bench(Rule(Stale(2)))
     for name in "abc":
         await bench.create(name)
@@ -88,3 +88,4 @@ async def test_what_cannot_be_shown_late() -> None:
     assert (answer.code, answer.content_type) == (200, "application/yaml")
     answer = await bench.faulty.handle(request(f"GET {MAPS}?resourceVersion={'1' * 5000}"))
     assert answer.code == 400
+    assert content(await bench.faulty.handle(request("GET /apis")))["kind"] == "APIGroupList"
