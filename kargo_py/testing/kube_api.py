@@ -333,7 +333,10 @@ def _documents(manifest: Path | str | JsonObject) -> list[JsonObject]:
         case Path():
             return _documents(manifest.read_text(encoding="utf-8"))
         case str():
-            return [document for document in yaml.safe_load_all(manifest) if document]
+            found = [document for document in yaml.safe_load_all(manifest) if document]
+            if wrong := [document for document in found if not isinstance(document, dict)]:
+                raise ValueError(f"no manifest: {wrong[0]!r}; a file is given as a Path")
+            return found
         case _:
             return [manifest]
 

@@ -300,3 +300,15 @@ def test_an_update_takes_fields(server: Server, namespace: str) -> None:
     assert owned(made) == {("eve", "Update", ""): {"f:spec": {"f:size": {}}}}
     refusal = server.apply(path, widget("w", size=6), manager="eve").refusal
     assert refusal == conflicting((f'"eve" using {GROUP}/v1', ".spec.size"))
+
+
+def test_null_is_not_nothing(server: Server, namespace: str) -> None:
+    """What other writes take for a field that is not there is refused in an apply, unless there is a default."""
+    answer = server.apply(widgets(namespace, "w"), widget("w", tags=None), manager="ann")
+
+    assert answer.code == 422
+    assert 'spec.tags in body must be of type array: "null"' in answer.refusal["message"]
+    assert server.apply(widgets(namespace, "w"), widget("w", size=1, mode=None), manager="ann").ok()["spec"] == {
+        "size": 1,
+        "mode": "safe",
+    }

@@ -35,6 +35,11 @@ pytestmark = [
 class TestWriting:
     """Objects come in as with kubectl."""
 
+    async def test_apply_no_manifest(self, kube_api: KubeApi) -> None:
+        """The name of a file is not its content."""
+        with pytest.raises(ValueError, match=r"'pipeline\.yaml'; a file is given as a Path"):
+            await kube_api.apply("pipeline.yaml")
+
     async def test_apply(self, kube_api: KubeApi) -> None:
         """Every document of a file is applied; with the Project comes its namespace, which is the default then."""
         applied = await kube_api.apply(PIPELINE)

@@ -378,8 +378,16 @@ class Faulty:
         """The version that is shown; None where the request asks for something else than a recent state."""
         latest = self._needed_history(fault).version
         at_least = request.parameter("resourceVersion") or "0"
+        if len(at_least) > _MOST_DIGITS:
+            return None
         exact = request.parameter("resourceVersionMatch") == "Exact" or request.parameter("continue")
-        if exact or asked.verb not in {"get", "list"} or not at_least.isdecimal() or int(at_least) > latest:
+        if (
+            exact
+            or not asked.resource
+            or asked.verb not in {"get", "list"}
+            or not at_least.isdecimal()
+            or int(at_least) > latest
+        ):
             return None
         return max(latest - fault.writes, int(at_least), 1)
 
@@ -396,7 +404,7 @@ async def _state_at(server: Handler, version: int, request: Request, asked: Attr
     if asked.verb == "list":
         answer = await server.handle(replace(request, query=[*{**query, **exact}.items()]))
         return await server.handle(request) if answer.code == 410 else answer
-    if "as=" in request.headers.get("accept", ""):
+    if any(other in request.headers.get("accept", "") for other in ("as=", "yaml")):
         return await server.handle(request)
     path = request.path.rstrip("/").rsplit("/", 2 if asked.subresource else 1)[0]
     only = {"fieldSelector": f"metadata.name={asked.name}", **exact}
@@ -485,6 +493,8 @@ def _refusal(fault: Refuse, asked: Attributes) -> Response:
     return failure.response()
 
 
+_MOST_DIGITS = 20
+"""Of a number of 64 bits."""
 _ENDINGS: Sequence[Literal["clean", "cut", "torn"]] = ("clean", "cut", "torn")
 
 _LATE = "Timeout: request did not complete within requested timeout - context deadline exceeded"

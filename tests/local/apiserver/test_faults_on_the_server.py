@@ -76,3 +76,16 @@ async def test_forget() -> None:
         assert msgspec.json.decode(line)["object"]["code"] == 410
     answer = await bench.faulty.handle(request(f"GET {MAPS}?watch=1&resourceVersion={versions[1]}&timeoutSeconds=1"))
     assert await collect(answer) == ([], False)
+
+
+async def test_what_cannot_be_shown_late() -> None:
+    """It is answered as ever: YAML of one object, a version that is none, and what is no object."""
+    bench = Bench(Rule(Stale(2)))
+    for name in "abc":
+        await bench.create(name)
+
+    answer = await bench.faulty.handle(request(f"GET {MAPS}/c", accept="application/yaml"))
+    assert (answer.code, answer.content_type) == (200, "application/yaml")
+    answer = await bench.faulty.handle(request(f"GET {MAPS}?resourceVersion={'1' * 5000}"))
+    assert answer.code == 400
+    assert content(await bench.faulty.handle(request("GET /apis")))["kind"] == "APIGroupList"
