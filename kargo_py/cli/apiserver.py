@@ -31,6 +31,8 @@ class Options:
     write_kubeconfig: Path | None
     """None: into a temporary folder that goes when the server ends."""
     manifests: Sequence[Path]
+    argocd: bool
+    """Act as Argo CD, too."""
     logs: Logs
 
 
@@ -38,6 +40,8 @@ def run_apiserver(options: Options) -> str | None:
     """Serve until SIGTERM or SIGINT; returns why it could not run, None after a clean end."""
     try:
         loaded = [manifest for path in options.manifests for manifest in manifests.read(path)]
+        if options.argocd:
+            loaded += _for_argocd()
         with ExitStack() as stack:
             path = options.write_kubeconfig
             if path is None:
@@ -64,4 +68,25 @@ async def _until_signal(options: Options, loaded: Sequence[Manifest], path: Path
             sys.stdout.flush()
             # Not before: it takes as long as much of the rest, and only a fault of this server is ever logged.
             await asyncio.to_thread(options.logs.configure)
-            await stop.wait()
+            await (_act_as_argocd(server, stop) if options.argocd else stop.wait())
+
+
+def _for_argocd() -> Sequence[Manifest]:
+    """What Argo CD's installation would have created."""
+    from kargo_py.local.argocd.definition import APPLICATION, NAMESPACE  # noqa: PLC0415 - only where it is wanted
+
+    return [Manifest(Path("Argo CD"), obj) for obj in (APPLICATION, NAMESPACE)]
+
+
+async def _act_as_argocd(server: ApiServer, stop: asyncio.Event) -> None:
+    """Act on Applications until *stop* is set. Raises what Argo CD fails of."""
+    from kargo_py.local.apiserver.client import client_of  # noqa: PLC0415 - only where it is wanted
+    from kargo_py.local.argocd.simulator import ArgoCD  # noqa: PLC0415 - only where it is wanted
+
+    async with ArgoCD(client_of(server, user_agent="argocd"), namespace="") as argocd:
+        acting, stopping = asyncio.create_task(argocd.serve()), asyncio.create_task(stop.wait())
+        await asyncio.wait([acting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        for task in (acting, stopping):
+            task.cancel()
+        if not stop.is_set():
+            await acting

@@ -182,6 +182,9 @@ def apiserver(
         list[Path] | None,
         typer.Option(metavar="PATH", help="Load CRDs and other objects from a file or folder. May be repeated."),
     ] = None,
+    argocd: Annotated[
+        bool, typer.Option("--argocd", help="Serve Argo CD's Application, and act as Argo CD on Applications.")
+    ] = False,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="IP address to listen on.")] = "127.0.0.1",
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Let --host be an address that other machines reach.")
@@ -209,7 +212,7 @@ def apiserver(
         check_address(host, allow_remote=allow_remote)
     except ListenError as error:
         fail(str(error), code=USAGE_ERROR)
-    options = Options(host, port, allow_remote, write_kubeconfig, crds or (), logs)
+    options = Options(host, port, allow_remote, write_kubeconfig, crds or (), argocd, logs)
     if (why := run_apiserver(options)) is not None:
         fail(why)
 

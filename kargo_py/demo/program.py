@@ -109,10 +109,12 @@ async def _show(directory: Path, ending: asyncio.Event, *, keep: bool, port: int
         with screen() as out:
             async with cast(config, PACE) as company:
                 out.opening(address.url, time.monotonic() - began)
-                for command in (["cd", str(directory)], ["export", f"KUBECONFIG={config}"]):
-                    out.command(typed(command))
+                prepare = [typed(["cd", str(directory)]), typed(["export", f"KUBECONFIG={config}"])]
+                for command in prepare:
+                    out.command(command)
                 async with told(company, directory, out):
-                    out.closing(time.monotonic() - began, [typed(command) for command in LOOK_AROUND], keep=keep)
+                    look = [typed(command) for command in LOOK_AROUND]
+                    out.closing(time.monotonic() - began, [*prepare, *look] if keep else look, keep=keep)
                     if keep:
                         ending.set()
                         await first(asyncio.Event().wait(), company.at_work)

@@ -57,12 +57,10 @@ class _Text:
         self.line(f"{textwrap.fill(told, _WIDTH)}\n")
 
     def closing(self, seconds: float, commands: Sequence[str], *, keep: bool) -> None:
-        """After the last scene."""
+        """After the last scene: how to look around, from the first line on that another terminal needs."""
         self.line(f"\nAll went as told, in {seconds:.1f} s.")
         if keep:
-            self.line(
-                "It goes on running until Ctrl-C. Look around in another terminal, after the two lines at the top:"
-            )
+            self.line("It goes on running until Ctrl-C. Look around in another terminal:")
         else:
             self.line("With --keep (make demo DEMO_ARGS=--keep) it goes on running, for you to look around:")
         for command in commands:

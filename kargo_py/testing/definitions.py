@@ -48,11 +48,12 @@ async def await_served(client: Client, resource: Resource) -> None:
 
 
 def resource_of(definition: JsonObject) -> Resource:
-    """The resource that a CustomResourceDefinition with one version defines."""
+    """The resource that a CustomResourceDefinition defines, in the first version that is served."""
     spec = definition["spec"]
     names = spec["names"]
     namespaced = spec["scope"] == "Namespaced"
-    return Resource(spec["group"], spec["versions"][0]["name"], names["plural"], names["kind"], namespaced)
+    version = next(version["name"] for version in spec["versions"] if version["served"])
+    return Resource(spec["group"], version, names["plural"], names["kind"], namespaced)
 
 
 async def _is_served(client: Client, resource: Resource) -> bool:

@@ -208,7 +208,7 @@ class KubeApi:
         """The resource of a kind. Raises LookupError for one that is not known here; then give the Resource."""
         if isinstance(kind, Resource):
             return kind
-        found = self._resources.get(kind) or self._resources.get(kind.capitalize())
+        found = next((each for name, each in self._resources.items() if name.lower() == kind.lower()), None)
         if found is None:
             raise LookupError(f"the kind {kind!r} is not known: give a Resource(group, version, plural, kind)")
         return found
@@ -225,7 +225,10 @@ class KubeApi:
 
     async def _apply(self, manifest: JsonObject) -> JsonObject:
         resource = self._resource_of(manifest)
-        resource, key = self.named(resource, manifest["metadata"]["name"], manifest["metadata"].get("namespace", ""))
+        metadata = manifest.get("metadata") or {}
+        if not metadata.get("name"):
+            raise LookupError(f"the {resource.kind} has no metadata.name: give it one, what is applied has a name")
+        resource, key = self.named(resource, metadata["name"], metadata.get("namespace", ""))
         answer = await self.client.patch(
             resource, key, encode(manifest), codec=JSON, patch_type=PatchType.APPLY, field_manager=FIELD_MANAGER
         )
@@ -336,7 +339,9 @@ def _documents(manifest: Path | str | JsonObject) -> list[JsonObject]:
             found = [document for document in yaml.safe_load_all(manifest) if document]
             if wrong := [document for document in found if not isinstance(document, dict)]:
                 raise ValueError(f"no manifest: {wrong[0]!r}; a file is given as a Path")
-            return found
+            return [item for document in found for item in _documents(document)]
+        case {"kind": "List", "items": items}:
+            return list(items)
         case _:
             return [manifest]
 

@@ -39,19 +39,25 @@ class Running:
     def config(self) -> Any:
         return yaml.safe_load(self.kubeconfig.read_text())
 
-    def open(self, path: str) -> HTTPResponse:
-        """Ask with what the kubeconfig says."""
+    def open(self, path: str, body: object = None) -> HTTPResponse:
+        """Ask with what the kubeconfig says; post *body* if there is one."""
         config = self.config()
         authority = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"])
         context = ssl.create_default_context(cadata=authority.decode())
         token = config["users"][0]["user"]["token"]
-        request = urllib.request.Request(f"{self.url}{path}", headers={"Authorization": f"Bearer {token}"})
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}{path}", data, headers)
         answer = urllib.request.urlopen(request, timeout=30, context=context)
         assert isinstance(answer, HTTPResponse)
         return answer
 
     def get(self, path: str) -> Any:
         with self.open(path) as answer:
+            return json.load(answer)
+
+    def post(self, path: str, body: object) -> Any:
+        with self.open(path, body) as answer:
             return json.load(answer)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
@@ -201,3 +207,25 @@ def test_wrong_options(arguments: list[str], words: str) -> None:
 def test_wrong_port() -> None:
     """Typer's own check has the same exit code."""
     assert subprocess.run([*COMMAND, "--port", "65536"], capture_output=True, timeout=60, check=False).returncode == 2
+
+
+def test_argocd() -> None:
+    """With --argocd Applications are served, and acted upon."""
+    path = "/apis/argoproj.io/v1alpha1/namespaces/argocd/applications"
+    spec = {
+        "project": "default",
+        "source": {"repoURL": "https://git.example.com/shop", "path": ".", "targetRevision": "main"},
+        "destination": {"server": "https://kubernetes.default.svc", "namespace": "shop"},
+    }
+    application = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {"name": "shop", "namespace": "argocd"},
+        "spec": spec,
+    }
+    with running("--argocd") as server:
+        server.post(path, application)
+        with server.open(f"{path}?watch=true&resourceVersion=0&timeoutSeconds=30") as events:
+            seen = (json.loads(line)["object"].get("status", {}).get("sync", {}).get("status") for line in events)
+            assert next(filter(None, seen)) == "OutOfSync"
+        assert server.end() == (0, "")

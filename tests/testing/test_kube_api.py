@@ -40,6 +40,22 @@ class TestWriting:
         with pytest.raises(ValueError, match=r"'pipeline\.yaml'; a file is given as a Path"):
             await kube_api.apply("pipeline.yaml")
 
+    async def test_apply_list(self, kube_api: KubeApi) -> None:
+        """A List is what is in it, as kubectl prints several objects; kinds may be written in small letters."""
+        maps = [
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+            for name in "ab"
+        ]
+        applied = await kube_api.apply({"apiVersion": "v1", "kind": "List", "items": maps})
+
+        assert [obj["metadata"]["name"] for obj in applied] == ["a", "b"]
+        assert await kube_api.get("configmap", "b", namespace="default") == applied[1]
+
+    async def test_apply_without_a_name(self, kube_api: KubeApi) -> None:
+        """What has no name cannot be applied, as with kubectl."""
+        with pytest.raises(LookupError, match=r"the ConfigMap has no metadata\.name"):
+            await kube_api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x-"}})
+
     async def test_apply(self, kube_api: KubeApi) -> None:
         """Every document of a file is applied; with the Project comes its namespace, which is the default then."""
         applied = await kube_api.apply(PIPELINE)

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition of Argo CD's Application, for API servers on which Argo CD is only simulated.
+"""Argo CD's Application and its namespace, for API servers on which Argo CD is only simulated.
 
 As Argo CD's own it has no status subresource and the same columns; it prunes operations, and demands of an
 operationState the same fields. Of everything else the schema lets anything pass.
@@ -60,6 +60,8 @@ _OPERATION_STATE: Final = _object(
     startedAt=_DATE_TIME,
     syncResult=_ANYTHING,
 )
+
+NAMESPACE: Final[JsonObject] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argocd"}}
 
 APPLICATION: Final[JsonObject] = {
     "apiVersion": "apiextensions.k8s.io/v1",
