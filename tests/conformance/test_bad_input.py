@@ -310,6 +310,14 @@ BODIES = [
         bad("the API version in the data (v1) does not match the expected API version (conformance.example.com/v1)"),
     ),
     case(
+        "a null apiVersion",
+        post(WIDGETS, {**widget("q"), "apiVersion": None}),
+        bad(
+            'Widget in version "" cannot be handled as a Widget: '
+            ".apiVersion accessor error: <nil> is of the type <nil>, expected string"
+        ),
+    ),
+    case(
         "no apiVersion",
         post(WIDGETS, without(widget("q"), "apiVersion")),
         bad("the API version in the data () does not match the expected API version (conformance.example.com/v1)"),

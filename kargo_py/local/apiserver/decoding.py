@@ -143,6 +143,7 @@ def _typed(value: Any, body: bytes, kind: Kind, catalogue: Catalogue) -> JsonObj
     if value is not None and not isinstance(value, dict):
         raise BadJson(f"json: cannot unmarshal {json_type(value)} into Go value of type {TYPE_META}")
     given: JsonObject = value or {}
+    null_version = given.get("apiVersion", "") is None
     for field in ("apiVersion", "kind"):
         if not isinstance(given.get(field, ""), str):
             if given[field] is not None:
@@ -153,6 +154,9 @@ def _typed(value: Any, body: bytes, kind: Kind, catalogue: Catalogue) -> JsonObj
     if kind.custom:
         if not name:
             raise KindMissing(body, api_version)
+        if null_version:
+            why = ".apiVersion accessor error: <nil> is of the type <nil>, expected string"
+            raise bad_request(f'{name} in version "" cannot be handled as a {kind.kind}: {why}')
         if api_version.count("/") > 1:
             raise Undecodable(f"unexpected GroupVersion string: {api_version}")
         given["apiVersion"] = api_version
