@@ -121,7 +121,12 @@ async def test_a_sync(crds: ApiServer, client: RestClient, namespace: str, versi
 
 
 async def test_a_termination_before_pick_up(crds: ApiServer, client: RestClient, namespace: str) -> None:
-    """A whole Terminating state beside the operation: it ends unrun, under its own id."""
+    """A whole Terminating state beside the operation: it ends unrun, under its own id.
+
+    Applications of all namespaces are acted on, and one that cannot be read stops nobody.
+    """
+    misshapen = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": {"name": "b"}, "spec": 7}
+    await client.create(APPLICATIONS, namespace, encode(misshapen), codec=JSON)
     user = User(client, Key(namespace, "a"))
     await user.create()
     mine = {"operation": operation(), "phase": "Terminating", "startedAt": "2026-11-30T12:00:00Z"}

@@ -11,7 +11,7 @@ from kargo_py.kube.client import EventType, JsonObject
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.errors import KubeError
 from kargo_py.kube.resources import Key
-from kargo_py.local.argocd.documents import APPLICATIONS, key_of
+from kargo_py.local.argocd.documents import APPLICATIONS, key_of, misshapen
 from kargo_py.local.argocd.workers import ApplicationSetWorker, ApplicationWorkers
 from kargo_py.local.argocd.world import World
 
@@ -88,6 +88,10 @@ class Controller:
 
     def _see(self, app: JsonObject, tasks: asyncio.TaskGroup) -> None:
         key = key_of(app)
+        if wrong := misshapen(app):
+            _log.warning("application cannot be read", application=str(key), field=wrong)
+            self._forget(key)
+            return
         first = key not in self._workers
         if first:
             workers = ApplicationWorkers(self._world, key)

@@ -87,3 +87,46 @@ def difference(old: JsonObject, new: JsonObject) -> JsonObject:
         elif name not in old or value != before:
             changed[name] = copy.deepcopy(value)
     return changed
+
+
+_OBJECTS: Final = (
+    ("spec",),
+    ("spec", "destination"),
+    ("spec", "source"),
+    ("spec", "sourceHydrator"),
+    ("spec", "syncPolicy"),
+    ("operation",),
+    ("operation", "sync"),
+    ("operation", "retry"),
+    ("status",),
+    ("status", "sync"),
+    ("status", "health"),
+    ("status", "operationState"),
+    ("status", "operationState", "operation"),
+    ("status", "operationState", "syncResult"),
+)
+
+
+def misshapen(app: JsonObject) -> str:
+    """The first field of an Application that Argo CD's CRD would refuse, as a path; "" if there is none.
+
+    Only on servers with a looser definition such objects exist, and Argo CD's own client could not read them.
+    """
+    for path in _OBJECTS:
+        value: Any = app
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is not None and not isinstance(value, dict):
+            return ".".join(path)
+    spec = app.get("spec") or {}
+    sources = spec.get("sources")
+    if sources is not None and not isinstance(sources, list):
+        return "spec.sources"
+    given = [
+        ("spec.source", spec.get("source")),
+        *((f"spec.sources[{n}]", each) for n, each in enumerate(sources or ())),
+    ]
+    for place, source in given:
+        if source is not None and not (isinstance(source, dict) and isinstance(source.get("repoURL"), str)):
+            return f"{place}.repoURL"
+    return ""
