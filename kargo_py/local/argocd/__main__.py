@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import structlog
+
 from kargo_py.kube.connection import connect
 from kargo_py.kube.errors import KubeError
 from kargo_py.local.argocd.simulator import ArgoCD
@@ -62,6 +64,7 @@ async def _serve(options: argparse.Namespace) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run until SIGTERM or SIGINT."""
     options = _parse(arguments)
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         with suppress(asyncio.CancelledError):
             asyncio.run(_serve(options))
