@@ -121,13 +121,16 @@ async def kube_api(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterato
 
 @_async_fixture
 async def argocd(kube_api: KubeApi) -> AsyncIterator[ArgoCD]:
-    """A simulated Argo CD at work in the namespace argocd; a test scripts its syncs."""
+    """A simulated Argo CD at work in the namespace argocd; a test scripts its syncs, and fails if one never comes."""
     from kargo_py.local.argocd.simulator import ArgoCD  # noqa: PLC0415 - heavy
     from kargo_py.local.argocd.timing import Timing  # noqa: PLC0415 - heavy
 
     timing = Timing() if kube_api.clock.simulated else Timing.fast()
     async with ArgoCD(kube_api.client_for("argocd"), timing=timing, now=kube_api.clock.now) as argo:
         yield argo
+    if unplayed := argo.unplayed():
+        does = "correct the name or namespace, wait for the sync, or say nothing about it"
+        pytest.fail("\n".join([*unplayed, does]), pytrace=False)
 
 
 @_async_fixture

@@ -107,6 +107,27 @@ def test_what_is_waited_for_in_vain(project: Path) -> None:
     assert "history.until" not in done.stdout
 
 
+def test_what_was_said_of_a_sync_that_never_came(project: Path) -> None:
+    """A misspelt Application would let a test pass that tests nothing; one that is used, and one that hangs, are fine."""
+    (project / "test_it.py").write_text(
+        f"from pathlib import Path\n{PROMOTES}\n"
+        "async def test_misspelt(kube_api, argocd, controller):\n"
+        '    argocd.application("shop-prd").next_sync(fail="no", times=2)\n'
+        "    await test_promotes(kube_api, argocd, controller)\n\n"
+        "async def test_used(kube_api, argocd, controller):\n"
+        '    await kube_api.apply(Path(__file__).with_name("pipeline.yaml"))\n'
+        '    argocd.application("shop-prod").next_sync(hang=True)\n'
+        '    promotion = await kube_api.promote("prod", "shop-1.1")\n'
+        '    await promotion.until(lambda it: "waiting for completion of hook" in it.message)\n'
+    )
+    done = run(project, "-q", "-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
+
+    assert outcome(done) == "3 passed, 1 error", done.stdout
+    told = "Application argocd/shop-prd: no operation came for next_sync(fail='no', times=2)\ncorrect the name"
+    assert told in done.stdout, done.stdout
+    assert "ERROR test_it.py::test_misspelt" in done.stdout
+
+
 def test_without_pytest_asyncio(project: Path) -> None:
     """A test that uses a fixture says what to install; others do not notice."""
     (project / "test_it.py").write_text("def test_a():\n    pass\n\ndef test_b(kube_api):\n    pass\n")
