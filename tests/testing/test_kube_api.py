@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from kargo_py.controllers.running import Options
+from kargo_py.controllers.running import Options, StartError
 from kargo_py.kube.client import EventType
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.connection import connect
@@ -273,6 +274,32 @@ class TestPipeline:
         with pytest.raises(RuntimeError, match="do not run"):
             await controller.stop()
         assert not controller.is_running
+
+
+async def test_a_start_that_fails() -> None:
+    """The reason is raised, and what did not start does not run: it can be started when the reason is gone."""
+    async with embedded(Clock()) as api:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            controller = Controller(api, Options(metrics_address=f"127.0.0.1:{other.getsockname()[1]}"))
+            with pytest.raises(StartError, match="in use"):
+                await controller.start()
+            assert not controller.is_running
+        await controller.start()
+        await controller.stop()
+
+
+async def test_a_start_that_is_cancelled() -> None:
+    """Nothing of it goes on."""
+    async with embedded(Clock()) as api:
+        controller = Controller(api, Options())
+        starting = asyncio.create_task(controller.start())
+        await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait([starting])
+
+        assert starting.cancelled()
+        assert not controller.is_running
+        assert "controllers" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
 class TestOptions:

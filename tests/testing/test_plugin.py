@@ -108,7 +108,7 @@ def test_what_is_waited_for_in_vain(project: Path) -> None:
 
 
 def test_what_was_said_of_a_sync_that_never_came(project: Path) -> None:
-    """A misspelt Application would let a test pass that tests nothing; one that is used, and one that hangs, are fine."""
+    """A misspelt Application would let a test pass that tests nothing. A sync that hangs has come."""
     (project / "test_it.py").write_text(
         f"from pathlib import Path\n{PROMOTES}\n"
         "async def test_misspelt(kube_api, argocd, controller):\n"
