@@ -180,6 +180,7 @@ class KubeApi:
         """
         __tracebackhide__ = True
         resource, key = self.named(kind, name, namespace)
+        await self.history.follow(resource)
         found: JsonObject | None = None
 
         def holds() -> bool:
@@ -236,11 +237,11 @@ class KubeApi:
             defined = resource_of(manifest)
             if self._resources.setdefault(defined.kind, defined) is defined:
                 await await_served(self.client, defined)
-                await self.history.follow(defined)
         return await self._recorded(resource, answer)
 
     async def _recorded(self, resource: Resource, answer: JsonObject) -> JsonObject:
         """Wait until the history has the state that a write was answered with."""
+        await self.history.follow(resource)
         meta = JSON.meta(answer)
         await self.history.until(lambda: self.history.version(resource, meta.key) >= int(meta.resource_version))
         return answer

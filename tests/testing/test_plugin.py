@@ -24,6 +24,48 @@ async def test_promotes(kube_api, argocd, controller):
     assert await promotion.ended() == "Succeeded"
 """
 
+OTHER_KINDS = """
+import pytest
+from kargo_py.kube.resources import Resource
+
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+NAMES = {"kind": "Gate", "plural": "gates", "singular": "gate", "listKind": "GateList"}
+SCHEMA = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+GATES = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "gates.example.com"},
+    "spec": {
+        "group": "example.com",
+        "names": NAMES,
+        "scope": "Cluster",
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": SCHEMA}],
+    },
+}
+
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_makes(kube_api, deletes):
+    with pytest.raises(LookupError, match="'Gate' is not known"):
+        await kube_api.get("Gate", "g")
+    await kube_api.apply(GATES, {"apiVersion": "example.com/v1", "kind": "Gate", "metadata": {"name": "g"}, "open": 1})
+    await kube_api.until("Gate", "g", lambda gate: gate["open"])
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}}
+    await kube_api.apply(settings)
+    lease = b'{"metadata": {"name": "l"}}'
+    from kargo_py.kube.codec import JSON
+    await kube_api.client.create(LEASES, "default", lease, codec=JSON)
+    await kube_api.until(LEASES, "l", lambda lease: lease["metadata"], namespace="default", within=5)
+    await kube_api.patch(LEASES, "l", {"spec": {"holderIdentity": "me"}}, namespace="default")
+    if deletes:
+        await kube_api.delete("CustomResourceDefinition", "gates.example.com")
+
+async def test_is_gone(kube_api):
+    names = [each["metadata"]["name"] for each in await kube_api.list("CustomResourceDefinition")]
+    assert "gates.example.com" not in names
+    assert "c" not in [each["metadata"]["name"] for each in await kube_api.list("ConfigMap", namespace="default")]
+    assert not await kube_api.list(LEASES, namespace="default")
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
@@ -76,6 +118,16 @@ def test_the_example_on_a_real_server() -> None:
     done = run(EXAMPLE, "-q", "--kube-api=real")
 
     assert (done.returncode, outcome(done)) == (0, "2 passed, 1 skipped"), done.stdout
+
+
+@pytest.mark.parametrize("server", ["embedded", pytest.param("real", marks=pytest.mark.envtest)])
+def test_other_kinds(project: Path, server: str) -> None:
+    """Those that a test defines, or names by their resource, are seen as well, and are gone in the next test."""
+    (project / "test_it.py").write_text(OTHER_KINDS)
+    settings = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
+    done = run(project, "-q", *settings, f"--kube-api={server}")
+
+    assert (done.returncode, outcome(done)) == (0, "3 passed"), done.stdout
 
 
 @pytest.mark.parametrize(
