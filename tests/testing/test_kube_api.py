@@ -105,6 +105,20 @@ class TestWriting:
         assert (await kube_api.until("Gate", "g", lambda gate: gate["open"]))["metadata"]["name"] == "g"
         assert len(await kube_api.list(Resource("example.com", "v1", "gates", "Gate", namespaced=False))) == 1
 
+    async def test_a_kind_that_is_never_served(self, kube_api: KubeApi) -> None:
+        """Its definition is refused by what it contains, not by its answer: the error says where to look."""
+        definition = await kube_api.get("CustomResourceDefinition", "stages.kargo.akuity.io")
+        names = {**definition["spec"]["names"], "plural": "stagez", "kind": "Stagez"}
+        with pytest.raises(TimeoutError, match=r"stagez\.kargo\.akuity\.io: kargo\.akuity\.io/v1alpha1 is not served"):
+            await kube_api.apply(
+                {
+                    "apiVersion": "apiextensions.k8s.io/v1",
+                    "kind": "CustomResourceDefinition",
+                    "metadata": {"name": "stagez.kargo.akuity.io"},
+                    "spec": {**definition["spec"], "names": names},
+                }
+            )
+
     @pytest.mark.parametrize(
         ("manifest", "words"),
         [
