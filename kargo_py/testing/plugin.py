@@ -92,13 +92,13 @@ async def clock(request: pytest.FixtureRequest) -> AsyncIterator[Clock]:
 @pytest.fixture(scope="session")
 def real_kube_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     """A kube-apiserver with etcd, for all tests of this process."""
-    from kargo_py.testing.real import BinariesMissing, running  # noqa: PLC0415 - heavy
+    from kargo_py.testing.real import BinariesMissing, ServerFailed, running  # noqa: PLC0415 - heavy
 
     try:
         with running(tmp_path_factory.mktemp("kube-api")) as server:
             yield server
-    except BinariesMissing as missing:
-        pytest.fail(str(missing), pytrace=False)
+    except (BinariesMissing, ServerFailed) as error:
+        pytest.fail(str(error), pytrace=False)
 
 
 @_async_fixture

@@ -211,6 +211,19 @@ def test_without_binaries(project: Path) -> None:
     assert f"no kube-apiserver and etcd in {nowhere}: set KUBEBUILDER_ASSETS" in done.stdout
 
 
+def test_a_real_server_that_does_not_start(project: Path) -> None:
+    """What it said is told, and no code of ours is shown."""
+    (project / "test_it.py").write_text("async def test_a(kube_api):\n    pass\n")
+    for name in ("etcd", "kube-apiserver"):
+        (project / name).write_text("#!/bin/sh\necho no such flag >&2\nexit 1\n")
+        (project / name).chmod(0o755)
+    done = run(project, "-q", "-o", "asyncio_mode=auto", "--kube-api=real", KUBEBUILDER_ASSETS=str(project))
+
+    assert outcome(done) == "1 error"
+    assert "the real API server is not ready:\nno such flag" in done.stdout
+    assert "def running" not in done.stdout
+
+
 def test_help(project: Path) -> None:
     """The help of pytest tells about the option, the mark and the fixtures."""
     shown = "".join(run(project, option).stdout for option in ("--help", "--markers", "--fixtures"))
