@@ -56,6 +56,8 @@ class TestWriting:
         """What has no name cannot be applied, as with kubectl."""
         with pytest.raises(LookupError, match=r"the ConfigMap has no metadata\.name"):
             await kube_api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x-"}})
+        with pytest.raises(LookupError, match=r"the Project has no metadata\.name"):
+            await kube_api.apply({"apiVersion": "kargo.akuity.io/v1alpha1", "kind": "Project"})
 
     async def test_apply(self, kube_api: KubeApi) -> None:
         """Every document of a file is applied; with the Project comes its namespace, which is the default then."""
@@ -105,6 +107,24 @@ class TestWriting:
         assert (await kube_api.until("Gate", "g", lambda gate: gate["open"]))["metadata"]["name"] == "g"
         assert len(await kube_api.list(Resource("example.com", "v1", "gates", "Gate", namespaced=False))) == 1
 
+    async def test_a_kind_of_the_same_name(self, kube_api: KubeApi) -> None:
+        """Of two kinds of one name a manifest says which; the name alone means the one that was known first."""
+        names = {"kind": "Project", "plural": "projects", "singular": "project", "listKind": "ProjectList"}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        _, other = await kube_api.apply(
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {"name": "projects.example.com"},
+                "spec": {"group": "example.com", "names": names, "scope": "Cluster", "versions": [version]},
+            },
+            {"apiVersion": "example.com/v1", "kind": "Project", "metadata": {"name": "p"}},
+        )
+
+        assert other["apiVersion"] == "example.com/v1"
+        assert kube_api.resource("Project").group == "kargo.akuity.io"
+        assert kube_api.project == ""
+
     async def test_a_kind_that_is_never_served(self, kube_api: KubeApi) -> None:
         """Its definition is refused by what it contains, not by its answer: the error says where to look."""
         definition = await kube_api.get("CustomResourceDefinition", "stages.kargo.akuity.io")
@@ -122,7 +142,7 @@ class TestWriting:
     @pytest.mark.parametrize(
         ("manifest", "words"),
         [
-            ({"apiVersion": "example.com/v1", "kind": "Door", "metadata": {"name": "d"}}, "'Door' is not known"),
+            ({"apiVersion": "example.com/v1", "kind": "Door", "metadata": {"name": "d"}}, "'Door' of 'example.com/"),
             ({"apiVersion": "example.com/v1", "kind": "Stage", "metadata": {"name": "d"}}, "'Stage' of 'example.com/"),
             ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d"}}, "give its namespace"),
         ],
