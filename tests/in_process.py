@@ -11,20 +11,15 @@ from collections.abc import Callable
 from datetime import datetime
 from random import Random
 
-from kargo_py.api.crd import KINDS, crd
+from kargo_py.controllers.world import NAMESPACES
 from kargo_py.kube.client import Client
 from kargo_py.kube.codec import JSON, encode
-from kargo_py.kube.resources import Resource
 from kargo_py.local.apiserver import builtin
 from kargo_py.local.apiserver.crd import DefinitionRules, kinds_of
 from kargo_py.local.apiserver.server import ApiServer
-from kargo_py.local.argocd.definition import APPLICATION
+from kargo_py.testing.definitions import definitions
 
-_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-
-
-_DEFINITIONS = [*map(crd, KINDS), APPLICATION]
-_KINDS = [*builtin.kinds(DefinitionRules()), *(kind for definition in _DEFINITIONS for kind in kinds_of(definition))]
+_KINDS = [*builtin.kinds(DefinitionRules()), *(kind for definition in definitions() for kind in kinds_of(definition))]
 
 
 def api_server(now: Callable[[], datetime]) -> ApiServer:
@@ -35,4 +30,4 @@ def api_server(now: Callable[[], datetime]) -> ApiServer:
 async def create_namespaces(client: Client, *names: str) -> None:
     """Create namespaces."""
     for name in names:
-        await client.create(_NAMESPACES, "", encode({"metadata": {"name": name}}), codec=JSON)
+        await client.create(NAMESPACES, "", encode({"metadata": {"name": name}}), codec=JSON)

@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from kargo_py.cli.logs import Logs
+from kargo_py.kube.clock import utc_now
 from kargo_py.local.apiserver import kubeconfig, manifests
 from kargo_py.local.apiserver.kubeconfig import KubeconfigError
 from kargo_py.local.apiserver.manifests import Manifest, ManifestError
@@ -58,7 +58,7 @@ async def _until_signal(options: Options, loaded: Sequence[Manifest], path: Path
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with ApiServer(now=lambda: datetime.now(UTC)) as server:
+    async with ApiServer(now=utc_now) as server:
         await manifests.load(server, loaded)
         async with serving(server, host=options.host, port=options.port, allow_remote=options.allow_remote) as address:
             await asyncio.to_thread(kubeconfig.write, path, address.kubeconfig())

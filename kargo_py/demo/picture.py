@@ -68,10 +68,12 @@ def picture(
     applications: Sequence[JsonObject],
     order: Sequence[str],
 ) -> Picture:
-    """What the objects show; *order* has the names of the Stages."""
+    """What the objects show; *order* has the names of the story's Stages. What a spectator has made comes last."""
 
-    def rank(obj: JsonObject) -> int:
-        return order.index(name_of(obj).split("-")[-1])
+    def rank(obj: JsonObject) -> tuple[int, str]:
+        name = name_of(obj)
+        stage = name.rpartition("-")[2]
+        return order.index(stage) if stage in order else len(order), name
 
     return Picture(
         [_stage(stage, freights) for stage in sorted(stages, key=rank)],

@@ -33,10 +33,13 @@ class Controller:
         filled = asyncio.create_task(ready.wait())
         try:
             await asyncio.wait([self._task, filled], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
         finally:
             filled.cancel()
         if self._task.done():
-            await self._task
+            await self.stop()
 
     async def stop(self) -> None:
         """End in order; what was begun is finished. Raises what ended them before, if anything did."""

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final
 
 from kargo_py.api.crd import KINDS, crd
+from kargo_py.controllers.world import NAMESPACES
 from kargo_py.kube.client import Client, JsonObject
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import AlreadyExists, NotFound, TooManyRequests
@@ -18,10 +19,10 @@ from kargo_py.local.argocd.definition import APPLICATION
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
-NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 ARGOCD_NAMESPACE: Final = "argocd"
 
 _LOOK_SECONDS: Final = 0.02
+_SERVED_SECONDS: Final = 60.0
 
 
 @cache
@@ -42,9 +43,17 @@ async def install(client: Client) -> None:
 
 
 async def await_served(client: Client, resource: Resource) -> None:
-    """Return when objects of a resource can be stored."""
-    while not await _is_served(client, resource):  # noqa: ASYNC110 - nothing tells when a real server has its storage
-        await asyncio.sleep(_LOOK_SECONDS)
+    """Return when objects of a resource can be stored. Raises TimeoutError."""
+    try:
+        async with asyncio.timeout(_SERVED_SECONDS):
+            while not await _is_served(client, resource):  # noqa: ASYNC110 - nothing tells when a real one has storage
+                await asyncio.sleep(_LOOK_SECONDS)
+    except TimeoutError:
+        name = f"{resource.plural}.{resource.group}"
+        raise TimeoutError(
+            f"CustomResourceDefinition {name}: {resource.api_version} is not served after {_SERVED_SECONDS:g} s: "
+            "its status.conditions say why"
+        ) from None
 
 
 def resource_of(definition: JsonObject) -> Resource:

@@ -36,7 +36,7 @@ class History:
             event.set()
 
     async def follow(self, resource: Resource) -> None:
-        """Record a resource, too, that is new on the server; one in this process shows every write by itself."""
+        """Record a resource, too, if it is not yet; a server in this process shows every write by itself."""
 
     def version(self, resource: Resource, key: Key) -> int:
         """The version of the newest write to an object, 0 if there is none."""

@@ -63,7 +63,7 @@ class KubeApi:
         self.history = history
         self.clock = clock
         self.project = ""
-        self._resources = {str(each.kind): each for each in (*_CORE, *map(resource_of, definitions()))}
+        self._resources = [*_CORE, *map(resource_of, definitions())]
         self._ulids = UlidSource(lambda: clock.now().timestamp(), random.Random(0).getrandbits)  # noqa: S311 - names
 
     def served(self) -> AbstractAsyncContextManager[Path]:
@@ -78,7 +78,7 @@ class KubeApi:
     @property
     def resources(self) -> Sequence[Resource]:
         """The kinds that can be named here without more ado."""
-        return list(self._resources.values())
+        return list(self._resources)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -90,10 +90,10 @@ class KubeApi:
         applied = []
         for manifest in manifests:
             for document in await asyncio.to_thread(_documents, manifest):
-                if document.get("kind") == "Project":
+                applied.append(await self._apply(document))
+                if (document["apiVersion"], document["kind"]) == (PROMOTIONS.api_version, "Project"):
                     self.project = document["metadata"]["name"]
                     await self._apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.project}})
-                applied.append(await self._apply(document))
         return applied
 
     async def patch(
@@ -180,6 +180,7 @@ class KubeApi:
         """
         __tracebackhide__ = True
         resource, key = self.named(kind, name, namespace)
+        await self.history.follow(resource)
         found: JsonObject | None = None
 
         def holds() -> bool:
@@ -208,7 +209,7 @@ class KubeApi:
         """The resource of a kind. Raises LookupError for one that is not known here; then give the Resource."""
         if isinstance(kind, Resource):
             return kind
-        found = next((each for name, each in self._resources.items() if name.lower() == kind.lower()), None)
+        found = next((each for each in self._resources if each.kind.lower() == kind.lower()), None)
         if found is None:
             raise LookupError(f"the kind {kind!r} is not known: give a Resource(group, version, plural, kind)")
         return found
@@ -234,23 +235,24 @@ class KubeApi:
         )
         if resource == DEFINITIONS:
             defined = resource_of(manifest)
-            if self._resources.setdefault(defined.kind, defined) is defined:
+            if defined not in self._resources:
                 await await_served(self.client, defined)
-                await self.history.follow(defined)
+                self._resources.append(defined)
         return await self._recorded(resource, answer)
 
     async def _recorded(self, resource: Resource, answer: JsonObject) -> JsonObject:
         """Wait until the history has the state that a write was answered with."""
+        await self.history.follow(resource)
         meta = JSON.meta(answer)
         await self.history.until(lambda: self.history.version(resource, meta.key) >= int(meta.resource_version))
         return answer
 
     def _resource_of(self, manifest: JsonObject) -> Resource:
-        version, kind = manifest.get("apiVersion"), str(manifest.get("kind"))
-        resource = self.resource(kind)
-        if resource.api_version != version:
+        named = version, kind = manifest.get("apiVersion"), manifest.get("kind")
+        found = next((each for each in self._resources if (each.api_version, each.kind) == named), None)
+        if found is None:
             raise LookupError(f"the kind {kind!r} of {version!r} is not known: apply its definition first")
-        return resource
+        return found
 
 
 class Promotion:

@@ -92,13 +92,13 @@ async def clock(request: pytest.FixtureRequest) -> AsyncIterator[Clock]:
 @pytest.fixture(scope="session")
 def real_kube_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     """A kube-apiserver with etcd, for all tests of this process."""
-    from kargo_py.testing.real import BinariesMissing, running  # noqa: PLC0415 - heavy
+    from kargo_py.testing.real import BinariesMissing, ServerFailed, running  # noqa: PLC0415 - heavy
 
     try:
         with running(tmp_path_factory.mktemp("kube-api")) as server:
             yield server
-    except BinariesMissing as missing:
-        pytest.fail(str(missing), pytrace=False)
+    except (BinariesMissing, ServerFailed) as error:
+        pytest.fail(str(error), pytrace=False)
 
 
 @_async_fixture
@@ -121,13 +121,16 @@ async def kube_api(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterato
 
 @_async_fixture
 async def argocd(kube_api: KubeApi) -> AsyncIterator[ArgoCD]:
-    """A simulated Argo CD at work in the namespace argocd; a test scripts its syncs."""
+    """A simulated Argo CD at work in the namespace argocd; a test scripts its syncs, and fails if one never comes."""
     from kargo_py.local.argocd.simulator import ArgoCD  # noqa: PLC0415 - heavy
     from kargo_py.local.argocd.timing import Timing  # noqa: PLC0415 - heavy
 
     timing = Timing() if kube_api.clock.simulated else Timing.fast()
     async with ArgoCD(kube_api.client_for("argocd"), timing=timing, now=kube_api.clock.now) as argo:
         yield argo
+    if unplayed := argo.unplayed():
+        does = "correct the name or namespace, wait for the sync, or say nothing about it"
+        pytest.fail("\n".join([*unplayed, does]), pytrace=False)
 
 
 @_async_fixture

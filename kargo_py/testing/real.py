@@ -23,6 +23,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from kargo_py.controllers.world import NAMESPACES
 from kargo_py.kube.client import EventType, JsonObject
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.connection import connect
@@ -31,7 +32,7 @@ from kargo_py.kube.resources import Resource
 from kargo_py.kube.rest import RestClient
 from kargo_py.local.apiserver import kubeconfig, tls
 from kargo_py.testing.clock import Clock
-from kargo_py.testing.definitions import NAMESPACES, definitions, install
+from kargo_py.testing.definitions import DEFINITIONS, definitions, install
 from kargo_py.testing.history import History, Write
 from kargo_py.testing.kube_api import KubeApi
 
@@ -131,7 +132,7 @@ async def kube_api(server: RealServer, clock: Clock) -> AsyncIterator[KubeApi]:
         api = KubeApi(
             lambda agent: spare.get(agent) or clients[0], history, clock, lambda: nullcontext(server.kubeconfig)
         )
-        stack.push_async_callback(_clear, clients[0], api)
+        stack.push_async_callback(_clear, clients[0], history)
         stack.push_async_callback(history.close)
         for resource in api.resources:
             await history.follow(resource)
@@ -144,49 +145,68 @@ class _WatchedHistory(History):
     def __init__(self, client: RestClient) -> None:
         super().__init__()
         self._client = client
-        self._tasks: list[asyncio.Task[None]] = []
+        self._following: dict[Resource, asyncio.Task[None]] = {}
+        self._beginning = asyncio.Lock()
+
+    @property
+    def followed(self) -> Sequence[Resource]:
+        """What is watched, in the order in which that began."""
+        return list(self._following)
 
     async def follow(self, resource: Resource) -> None:
-        """Watch a resource from now on."""
-        page = await self._client.list(resource, codec=JSON)
-        for obj in page.items:
-            self._append(EventType.ADDED, resource, obj)
-        self._tasks.append(asyncio.create_task(self._watch(resource, page.resource_version), name=f"watch {resource}"))
+        """Watch a resource from now on, if it is not watched yet."""
+        async with self._beginning:
+            if resource in self._following:
+                return
+            page = await self._client.list(resource, codec=JSON)
+            for obj in page.items:
+                self._append(EventType.ADDED, resource, obj)
+            watch = self._watch(resource, page.resource_version)
+            self._following[resource] = asyncio.create_task(watch, name=f"watch {resource}")
 
     async def close(self) -> None:
         """End all watches."""
-        for task in self._tasks:
+        for task in self._following.values():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._following.values(), return_exceptions=True)
 
     async def _watch(self, resource: Resource, version: str) -> None:
         while True:
-            with suppress(KubeError):
-                stream = self._client.watch(
-                    resource, codec=JSON, resource_version=version, timeout_seconds=_WATCH_SECONDS
-                )
+            stream = self._client.watch(resource, codec=JSON, resource_version=version, timeout_seconds=_WATCH_SECONDS)
+            try:
                 async for event in stream:
                     version = event.resource_version
                     if event.object is not None:
                         self._append(event.type, resource, event.object)
+            except KubeError:  # of a definition that the test has deleted, for one: every time
+                await asyncio.sleep(_LOOK_SECONDS)
 
     def _append(self, change: EventType, resource: Resource, obj: JsonObject) -> None:
         self.append(Write(change, resource, JSON.meta(obj).key, obj))
 
 
-async def _clear(client: RestClient, api: KubeApi) -> None:
-    """Delete what a test has made, but for namespaces, which nothing here could end."""
+async def _clear(client: RestClient, history: _WatchedHistory) -> None:
+    """Delete what a test has made, objects before definitions, but for namespaces, which nothing here could end."""
     own = {definition["metadata"]["name"] for definition in definitions()}
-    for resource in api.resources:
-        for obj in (await client.list(resource, codec=JSON)).items:
+    for resource in reversed(history.followed):
+        if resource == NAMESPACES:
+            continue
+        for obj in await _left(client, resource):
             key = JSON.meta(obj).key
-            theirs = resource == NAMESPACES or key.name in own or key.namespace.startswith(("kube-", "default"))
-            if theirs:
+            if (resource == DEFINITIONS and key.name in own) or key.namespace.startswith("kube-"):
                 continue
             with suppress(NotFound):
                 if obj["metadata"].get("finalizers"):
                     await client.patch(resource, key, encode({"metadata": {"finalizers": None}}), codec=JSON)
                 await client.delete(resource, key)
+
+
+async def _left(client: RestClient, resource: Resource) -> Sequence[JsonObject]:
+    """All objects; none where the test has deleted the definition."""
+    try:
+        return (await client.list(resource, codec=JSON)).items
+    except NotFound:
+        return ()
 
 
 def _free_ports() -> Sequence[int]:

@@ -47,6 +47,14 @@ def test_picture() -> None:
     )
 
 
+def test_what_a_spectator_makes() -> None:
+    """With --keep anybody may create more: it is shown after what is in the story."""
+    seen = picture([named("qa"), named("prod")], [], [], [named("blog"), named("api-qa"), named("shop-dev")], ORDER)
+
+    assert [row.name for row in seen.stages] == ["prod", "qa"]
+    assert [row.name for row in seen.applications] == ["shop-dev", "api-qa", "blog"]
+
+
 def test_verified() -> None:
     """A Stage shows the Freight that was verified in it."""
     seen = picture([named("dev")], [], [named("f1", status={"verifiedIn": {"dev": {"verifiedAt": "t"}}})], [], ORDER)

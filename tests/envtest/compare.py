@@ -20,7 +20,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -31,6 +30,7 @@ import yaml
 
 from kargo_py.cli.logs import parse_logs
 from kargo_py.kube.cache import Cache
+from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.connection import connect
 from kargo_py.kube.resources import Key, Resource
@@ -235,7 +235,7 @@ def turns(namespace: str, made: Sequence[str]) -> Iterator[tuple[str, list[Asked
 
 async def in_process(count: int) -> dict[str, float]:
     """The same asked of a core in this process, without a socket: what a test pays."""
-    core = Core(now=lambda: datetime.now(UTC), random=Random(0))
+    core = Core(now=utc_now, random=Random(0))
     figures: dict[str, float] = {}
     began = time.process_time()
     for definition in crds.read(crds.OURS):

@@ -10,10 +10,10 @@ import ssl
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
+from kargo_py.kube.clock import utc_now
 from kargo_py.local.apiserver import tls, wire
 from kargo_py.local.apiserver.attributes import attributes
 from kargo_py.local.apiserver.serve import Address, serving
@@ -45,7 +45,7 @@ class EmbeddedServer(ApiServer):
         self._ports = Ports(0, 0, 0)
         self._runner = asyncio.Runner()
         self._thread = threading.Thread(target=self._runner.get_loop().run_forever, daemon=True)
-        self._core = Core(now=lambda: datetime.now(UTC))
+        self._core = Core(now=utc_now)
         self._door = _Door(self._core)
         self._closing: asyncio.Event | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -163,7 +163,7 @@ class _Door:
     async def handle(self, request: wire.Request) -> wire.Response | wire.Stream:
         """Answer *request* when the door is open."""
         await self._open.wait()
-        received = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        received = utc_now().isoformat(timespec="microseconds").replace("+00:00", "Z")
         answer = await self._core.handle(request)
         about = attributes(request)
         if about.resource:

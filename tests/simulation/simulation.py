@@ -31,6 +31,7 @@ from kargo_py.local.argocd.simulator import ArgoCD
 from kargo_py.local.argocd.timing import Timing, Version
 from kargo_py.local.simulation.loop import Process, SimulatedLoop, State, running_loop, simulate
 from kargo_py.steps.argocd_update import USES
+from kargo_py.testing.definitions import DEFINITIONS
 from tests.envtest.crds import APPLICATION, OURS as OURS_CRDS, read
 from tests.simulation.acts import AUTHORIZED, PROJECT, REPO, carry_out
 from tests.simulation.history import TERMINAL, History, Seen, Write, in_progress, phase_of, requested, shown
@@ -52,7 +53,6 @@ _REQUESTS_AT_REST = 40
 """Watches that begin again, and looks at what might have been missed."""
 
 
-_DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 _WATCHED = frozenset({"Application", "Promotion", "Stage", "Freight", "Event"})
 
 
@@ -242,7 +242,7 @@ class Simulation:
 
     async def _prepare(self) -> None:
         for definition in _definitions():
-            await self.create(_DEFINITIONS, "", definition["metadata"]["name"], spec=definition["spec"])
+            await self.create(DEFINITIONS, "", definition["metadata"]["name"], spec=definition["spec"])
         for namespace in (PROJECT, "argocd"):
             await self.create(NAMESPACES, "", namespace)
         await asyncio.sleep(1)

@@ -123,6 +123,32 @@ def test_the_command_tells_a_short_story(capsys: pytest.CaptureFixture[str], mon
     assert f"again: python -m tests.simulation --seed {seed} --only {only}" in out
 
 
+def test_a_failure_of_the_simulation_itself(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts with its seed, and the seeds after it are played all the same."""
+
+    def play(played: Plan) -> Told:
+        if played.seed == 0:
+            raise RuntimeError("no loop")
+        return Told(played, History([], 0, 0), [], [], [], 0)
+
+    monkeypatch.setattr("tests.simulation.__main__.run", play)
+    code, out = run_main(capsys, "--seeds", "2", "--processes", "1", "--shrink")
+
+    assert code == 1
+    assert out.splitlines()[:2] == ["seed 0: RuntimeError: no loop", "seed 0: not made shorter: RuntimeError: no loop"]
+    assert "2 seeds in" in out
+    assert out.endswith("1 broke a Law: 0\n")
+
+
+def test_a_part_that_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused: left out silently, another history would be played."""
+    with pytest.raises(SystemExit):
+        main(["--seed", "1", "--only", "1;2"])
+    assert "argument --only: invalid numbers value: '1;2'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("happening", [Act(1.5, "promote", "p1", {"stage": "dev"}), plan(0).happenings[0]])
 def test_happenings_are_told(happening: Act | Mishap) -> None:
     """In one line."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from kargo_py.controllers.running import Options
+from kargo_py.controllers.running import Options, StartError
 from kargo_py.kube.client import EventType
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.connection import connect
@@ -55,6 +56,8 @@ class TestWriting:
         """What has no name cannot be applied, as with kubectl."""
         with pytest.raises(LookupError, match=r"the ConfigMap has no metadata\.name"):
             await kube_api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x-"}})
+        with pytest.raises(LookupError, match=r"the Project has no metadata\.name"):
+            await kube_api.apply({"apiVersion": "kargo.akuity.io/v1alpha1", "kind": "Project"})
 
     async def test_apply(self, kube_api: KubeApi) -> None:
         """Every document of a file is applied; with the Project comes its namespace, which is the default then."""
@@ -104,10 +107,42 @@ class TestWriting:
         assert (await kube_api.until("Gate", "g", lambda gate: gate["open"]))["metadata"]["name"] == "g"
         assert len(await kube_api.list(Resource("example.com", "v1", "gates", "Gate", namespaced=False))) == 1
 
+    async def test_a_kind_of_the_same_name(self, kube_api: KubeApi) -> None:
+        """Of two kinds of one name a manifest says which; the name alone means the one that was known first."""
+        names = {"kind": "Project", "plural": "projects", "singular": "project", "listKind": "ProjectList"}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        _, other = await kube_api.apply(
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {"name": "projects.example.com"},
+                "spec": {"group": "example.com", "names": names, "scope": "Cluster", "versions": [version]},
+            },
+            {"apiVersion": "example.com/v1", "kind": "Project", "metadata": {"name": "p"}},
+        )
+
+        assert other["apiVersion"] == "example.com/v1"
+        assert kube_api.resource("Project").group == "kargo.akuity.io"
+        assert kube_api.project == ""
+
+    async def test_a_kind_that_is_never_served(self, kube_api: KubeApi) -> None:
+        """Its definition is refused by what it contains, not by its answer: the error says where to look."""
+        definition = await kube_api.get("CustomResourceDefinition", "stages.kargo.akuity.io")
+        names = {**definition["spec"]["names"], "plural": "stagez", "kind": "Stagez"}
+        with pytest.raises(TimeoutError, match=r"stagez\.kargo\.akuity\.io: kargo\.akuity\.io/v1alpha1 is not served"):
+            await kube_api.apply(
+                {
+                    "apiVersion": "apiextensions.k8s.io/v1",
+                    "kind": "CustomResourceDefinition",
+                    "metadata": {"name": "stagez.kargo.akuity.io"},
+                    "spec": {**definition["spec"], "names": names},
+                }
+            )
+
     @pytest.mark.parametrize(
         ("manifest", "words"),
         [
-            ({"apiVersion": "example.com/v1", "kind": "Door", "metadata": {"name": "d"}}, "'Door' is not known"),
+            ({"apiVersion": "example.com/v1", "kind": "Door", "metadata": {"name": "d"}}, "'Door' of 'example.com/"),
             ({"apiVersion": "example.com/v1", "kind": "Stage", "metadata": {"name": "d"}}, "'Stage' of 'example.com/"),
             ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d"}}, "give its namespace"),
         ],
@@ -273,6 +308,32 @@ class TestPipeline:
         with pytest.raises(RuntimeError, match="do not run"):
             await controller.stop()
         assert not controller.is_running
+
+
+async def test_a_start_that_fails() -> None:
+    """The reason is raised, and what did not start does not run: it can be started when the reason is gone."""
+    async with embedded(Clock()) as api:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            controller = Controller(api, Options(metrics_address=f"127.0.0.1:{other.getsockname()[1]}"))
+            with pytest.raises(StartError, match="in use"):
+                await controller.start()
+            assert not controller.is_running
+        await controller.start()
+        await controller.stop()
+
+
+async def test_a_start_that_is_cancelled() -> None:
+    """Nothing of it goes on."""
+    async with embedded(Clock()) as api:
+        controller = Controller(api, Options())
+        starting = asyncio.create_task(controller.start())
+        await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait([starting])
+
+        assert starting.cancelled()
+        assert not controller.is_running
+        assert "controllers" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
 class TestOptions:

@@ -24,6 +24,48 @@ async def test_promotes(kube_api, argocd, controller):
     assert await promotion.ended() == "Succeeded"
 """
 
+OTHER_KINDS = """
+import pytest
+from kargo_py.kube.resources import Resource
+
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+NAMES = {"kind": "Gate", "plural": "gates", "singular": "gate", "listKind": "GateList"}
+SCHEMA = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+GATES = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "gates.example.com"},
+    "spec": {
+        "group": "example.com",
+        "names": NAMES,
+        "scope": "Cluster",
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": SCHEMA}],
+    },
+}
+
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_makes(kube_api, deletes):
+    with pytest.raises(LookupError, match="'Gate' is not known"):
+        await kube_api.get("Gate", "g")
+    await kube_api.apply(GATES, {"apiVersion": "example.com/v1", "kind": "Gate", "metadata": {"name": "g"}, "open": 1})
+    await kube_api.until("Gate", "g", lambda gate: gate["open"])
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}}
+    await kube_api.apply(settings)
+    lease = b'{"metadata": {"name": "l"}}'
+    from kargo_py.kube.codec import JSON
+    await kube_api.client.create(LEASES, "default", lease, codec=JSON)
+    await kube_api.until(LEASES, "l", lambda lease: lease["metadata"], namespace="default", within=5)
+    await kube_api.patch(LEASES, "l", {"spec": {"holderIdentity": "me"}}, namespace="default")
+    if deletes:
+        await kube_api.delete("CustomResourceDefinition", "gates.example.com")
+
+async def test_is_gone(kube_api):
+    names = [each["metadata"]["name"] for each in await kube_api.list("CustomResourceDefinition")]
+    assert "gates.example.com" not in names
+    assert "c" not in [each["metadata"]["name"] for each in await kube_api.list("ConfigMap", namespace="default")]
+    assert not await kube_api.list(LEASES, namespace="default")
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
@@ -78,6 +120,16 @@ def test_the_example_on_a_real_server() -> None:
     assert (done.returncode, outcome(done)) == (0, "2 passed, 1 skipped"), done.stdout
 
 
+@pytest.mark.parametrize("server", ["embedded", pytest.param("real", marks=pytest.mark.envtest)])
+def test_other_kinds(project: Path, server: str) -> None:
+    """Those that a test defines, or names by their resource, are seen as well, and are gone in the next test."""
+    (project / "test_it.py").write_text(OTHER_KINDS)
+    settings = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
+    done = run(project, "-q", *settings, f"--kube-api={server}")
+
+    assert (done.returncode, outcome(done)) == (0, "3 passed"), done.stdout
+
+
 @pytest.mark.parametrize(
     ("mode", "mark", "scope"),
     [("auto", "", "function"), ("strict", "@pytest.mark.asyncio", "session")],
@@ -105,6 +157,27 @@ def test_what_is_waited_for_in_vain(project: Path) -> None:
     told = "NotReached: Stage shop/prod: not reached within 0.01 s; as it is now:"
     assert f"kargo_py.testing.kube_api.{told}\nE       status: null" in done.stdout, done.stdout
     assert "history.until" not in done.stdout
+
+
+def test_what_was_said_of_a_sync_that_never_came(project: Path) -> None:
+    """A misspelt Application would let a test pass that tests nothing. A sync that hangs has come."""
+    (project / "test_it.py").write_text(
+        f"from pathlib import Path\n{PROMOTES}\n"
+        "async def test_misspelt(kube_api, argocd, controller):\n"
+        '    argocd.application("shop-prd").next_sync(fail="no", times=2)\n'
+        "    await test_promotes(kube_api, argocd, controller)\n\n"
+        "async def test_used(kube_api, argocd, controller):\n"
+        '    await kube_api.apply(Path(__file__).with_name("pipeline.yaml"))\n'
+        '    argocd.application("shop-prod").next_sync(hang=True)\n'
+        '    promotion = await kube_api.promote("prod", "shop-1.1")\n'
+        '    await promotion.until(lambda it: "waiting for completion of hook" in it.message)\n'
+    )
+    done = run(project, "-q", "-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
+
+    assert outcome(done) == "3 passed, 1 error", done.stdout
+    told = "Application argocd/shop-prd: no operation came for next_sync(fail='no', times=2)\ncorrect the name"
+    assert told in done.stdout, done.stdout
+    assert "ERROR test_it.py::test_misspelt" in done.stdout
 
 
 def test_without_pytest_asyncio(project: Path) -> None:
@@ -136,6 +209,19 @@ def test_without_binaries(project: Path) -> None:
 
     assert outcome(done) == "1 error"
     assert f"no kube-apiserver and etcd in {nowhere}: set KUBEBUILDER_ASSETS" in done.stdout
+
+
+def test_a_real_server_that_does_not_start(project: Path) -> None:
+    """What it said is told, and no code of ours is shown."""
+    (project / "test_it.py").write_text("async def test_a(kube_api):\n    pass\n")
+    for name in ("etcd", "kube-apiserver"):
+        (project / name).write_text("#!/bin/sh\necho no such flag >&2\nexit 1\n")
+        (project / name).chmod(0o755)
+    done = run(project, "-q", "-o", "asyncio_mode=auto", "--kube-api=real", KUBEBUILDER_ASSETS=str(project))
+
+    assert outcome(done) == "1 error"
+    assert "the real API server is not ready:\nno such flag" in done.stdout
+    assert "def running" not in done.stdout
 
 
 def test_help(project: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from kargo_py.kube.client import JsonObject
 from kargo_py.local.argocd.engine import Manifest
@@ -37,6 +37,13 @@ class SyncScript:
             raise ValueError(f"next_sync: times is at least 1, not {self.times}")
         if self.duration is not None and self.duration < 0:
             raise ValueError(f"next_sync: duration is in seconds from 0 on, not {self.duration}")
+
+    def __str__(self) -> str:
+        """The call that says it."""
+        said = (
+            (each.name, getattr(self, each.name)) for each in fields(self) if each.default != getattr(self, each.name)
+        )
+        return f"next_sync({', '.join(f'{name}={value!r}' for name, value in said)})"
 
     def goes_wrong(self, attempt: int) -> bool:
         """Whether this attempt, the first is 0, is one of those that do."""

@@ -122,6 +122,14 @@ class ArgoCD:
         """Let *url* be a git repository on this machine."""
         self._world.repositories[url] = GitRepository(directory)
 
+    def unplayed(self) -> Sequence[str]:
+        """What was said with ``next_sync`` and no operation has come for: a text for each Application."""
+        waiting = {key: play.scripts for key, play in self._world.plays.items() if play.scripts}
+        return [
+            f"Application {key}: no operation came for {', '.join(map(str, scripts))}"
+            for key, scripts in waiting.items()
+        ]
+
     def application_set(self) -> ScriptedApplicationSet:
         """An ApplicationSet; it acts on the Applications that it is told to own."""
         return ScriptedApplicationSet(self._world, self._key)
