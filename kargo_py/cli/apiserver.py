@@ -75,7 +75,7 @@ def _for_argocd() -> Sequence[Manifest]:
     """What Argo CD's installation would have created."""
     from kargo_py.local.argocd.definition import APPLICATION, NAMESPACE  # noqa: PLC0415 - only where it is wanted
 
-    return [Manifest(Path("Argo CD"), obj) for obj in (APPLICATION, NAMESPACE)]
+    return [Manifest(Path("argocd"), obj) for obj in (APPLICATION, NAMESPACE)]
 
 
 async def _act_as_argocd(server: ApiServer, stop: asyncio.Event) -> None:
