@@ -15,7 +15,7 @@ from tests.differential.fuzzing import arena, fuzz
 from tests.differential.running import Arena, smaller
 from tests.differential.steps import Step
 from tests.differential.subjects import subjects
-from tests.envtest.server import ApiServer
+from tests.envtest.server import running
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "embedded-apiserver.md"
 FIXED = 20_000
@@ -26,8 +26,9 @@ SECONDS = 20.0
 
 
 @pytest.fixture(scope="module")
-def both(apiserver_session: ApiServer) -> Iterator[Arena]:
-    with arena(apiserver_session) as made:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    """Two fresh servers: what other tests have left on the worker's would be there on one of them only."""
+    with running(tmp_path_factory.mktemp("fuzz")) as real, arena(real) as made:
         yield made
 
 
