@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
-from typing import TypeAlias
-
-import structlog
+from typing import Any, TypeAlias
 
 from kargo_py.local.apiserver.failures import Failure
 
 Job: TypeAlias = Callable[[], None]
-
-_log = structlog.get_logger(__name__)
 
 
 class Background:
@@ -67,7 +63,7 @@ class Background:
             try:
                 job()
             except Failure as failure:  # as with the real controllers, whose writes are refused as others' are
-                _log.warning("background work was refused", about=key, why=str(failure))
+                _log().warning("background work was refused", about=key, why=str(failure))
             finally:
                 if not self._due:
                     self._tell()
@@ -79,3 +75,9 @@ class Background:
         for emptied in watching:
             if not emptied.done():
                 emptied.set_result(None)
+
+
+def _log() -> Any:
+    import structlog  # noqa: PLC0415  (only work that is refused is logged, and the import is slow)
+
+    return structlog.get_logger(__name__)
