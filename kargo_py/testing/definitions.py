@@ -14,12 +14,12 @@ from kargo_py.kube.client import Client, JsonObject
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import AlreadyExists, NotFound, TooManyRequests
 from kargo_py.kube.resources import Resource
-from kargo_py.local.argocd.definition import APPLICATION
+from kargo_py.local.argocd.definition import APPLICATION, NAMESPACE
 
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
-ARGOCD_NAMESPACE: Final = "argocd"
+ARGOCD_NAMESPACE: Final = str(NAMESPACE["metadata"]["name"])
 
 _LOOK_SECONDS: Final = 0.02
 _SERVED_SECONDS: Final = 60.0
@@ -37,7 +37,7 @@ async def install(client: Client) -> None:
         with suppress(AlreadyExists):
             await client.create(DEFINITIONS, "", encode(definition), codec=JSON)
     with suppress(AlreadyExists):
-        await client.create(NAMESPACES, "", encode({"metadata": {"name": ARGOCD_NAMESPACE}}), codec=JSON)
+        await client.create(NAMESPACES, "", encode(NAMESPACE), codec=JSON)
     for definition in definitions():
         await await_served(client, resource_of(definition))
 

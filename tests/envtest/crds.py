@@ -1,41 +1,30 @@
 """Installing CustomResourceDefinitions on a test server, and waiting until their objects can be stored."""
 
+import copy
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import yaml
 
+from kargo_py.local.argocd.definition import APPLICATION as ARGOCDS
 from tests.envtest.access import JsonObject
 from tests.envtest.server import DEFINITIONS, ApiServer
 
 OURS: Final = Path(__file__).resolve().parents[2] / "crds"
 
-# Argo CD's Application as far as a test needs it: anything goes, and status is no subresource, as in Argo CD's own.
-APPLICATION: Final[JsonObject] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "applications.argoproj.io"},
-    "spec": {
-        "group": "argoproj.io",
-        "scope": "Namespaced",
-        "names": {
-            "kind": "Application",
-            "listKind": "ApplicationList",
-            "plural": "applications",
-            "singular": "application",
-            "shortNames": ["app", "apps"],
-        },
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
+_ANYTHING: Final[JsonObject] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def _loose(definition: JsonObject) -> JsonObject:
+    loose = copy.deepcopy(definition)
+    for version in loose["spec"]["versions"]:
+        version["schema"] = {"openAPIV3Schema": _ANYTHING}
+    return loose
+
+
+# Argo CD's Application without a schema: our own program must bear what Argo CD's would refuse.
+APPLICATION: Final[JsonObject] = _loose(ARGOCDS)
 
 
 def read(directory: Path) -> list[JsonObject]:

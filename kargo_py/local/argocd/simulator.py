@@ -183,12 +183,6 @@ class ScriptedApplication:
         """From now on a hook that is deleted stays, as with a finalizer that nobody removes."""
         self._world.cluster.held.add(self._key)
 
-    def release_deleted_hooks(self) -> None:
-        """Let deleted hooks go, those that were held and those to come."""
-        self._world.cluster.held.discard(self._key)
-        self._world.cluster.release(self._key)
-        self._live_changed()
-
     def health(self, status: str = "") -> None:
         """Let the resources be of this health; "" makes them Healthy again."""
         known = ("", "Healthy", "Suspended", "Progressing", "Missing", "Degraded", "Unknown")
