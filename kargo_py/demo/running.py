@@ -85,5 +85,5 @@ async def first(work: Any, others: tuple[asyncio.Task[None], ...]) -> None:
 
 async def _ended(task: asyncio.Task[Any]) -> None:
     task.cancel()
-    with suppress(asyncio.CancelledError, Exception):
+    with suppress(asyncio.CancelledError):
         await task

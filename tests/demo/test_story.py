@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from kargo_py.controllers.running import Options
 from kargo_py.demo.acts import Annotate, Create, Look, Ref
 from kargo_py.demo.picture import Picture
 from kargo_py.demo.program import LOOK_AROUND
@@ -129,6 +130,25 @@ async def test_kubectl_does_what_is_done(tmp_path: Path) -> None:
 
     assert len(ours) == 15
     assert ours == kubectls
+
+
+@NONBLOCKING
+async def test_what_fails_at_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Controllers that fall over while they are stopped fall over in public."""
+
+    async def run(_options: Options, *, ready: asyncio.Event) -> None:
+        ready.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("fell over")
+
+    monkeypatch.setattr("kargo_py.demo.running.run_controllers", run)
+    async with ApiServer(now=utc_now) as core, serving(core) as address:
+        kubeconfig.write(tmp_path / "kubeconfig", address.kubeconfig())
+        with pytest.raises(RuntimeError, match="fell over"):
+            async with cast(tmp_path / "kubeconfig", FAST):
+                pass
 
 
 async def created(directory: Path, hands: Callable[[Client], Hands]) -> dict[str, JsonObject]:
