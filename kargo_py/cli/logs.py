@@ -37,7 +37,7 @@ class Logs:
 
     def configure(self) -> None:
         """Set structlog up; its import takes a while."""
-        import structlog  # noqa: PLC0415  (slow)
+        import structlog  # noqa: PLC0415 - its import takes a while, and the ready line comes first
 
         rendering: Sequence[Processor] = (
             [structlog.dev.ConsoleRenderer()]

@@ -75,7 +75,7 @@ def simulated_time(loop: asyncio.AbstractEventLoop) -> Iterator[SimulatedClock]:
     try:
         yield SimulatedClock(loop)
     finally:
-        patched._selector = inner  # noqa: SLF001
+        patched._selector = inner  # noqa: SLF001 - as it was
         del patched.time, patched.run_in_executor
 
 

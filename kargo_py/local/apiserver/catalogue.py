@@ -58,7 +58,7 @@ class Catalogue:
         if kind.view_of is None:
             return kind
         found = self.find(kind.view_of.group, kind.view_of.version, kind.view_of.plural)
-        assert found is not None, f"{kind.qualified} shows objects of a kind that is not served"  # noqa: S101
+        assert found is not None, f"{kind.qualified} shows objects of a kind that is not served"  # noqa: S101 - a fault of ours if not
         return found
 
     def collection(self, kind: Kind) -> Collection:

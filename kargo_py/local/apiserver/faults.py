@@ -185,7 +185,7 @@ class Sent:
 
     def dice(self, *salt: object) -> random.Random:
         """Chance that depends on nothing but the request and *salt*."""
-        return random.Random(repr((*salt, *self.key)))  # noqa: S311
+        return random.Random(repr((*salt, *self.key)))  # noqa: S311 - to be repeated
 
 
 class Schedule:

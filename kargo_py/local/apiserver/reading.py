@@ -20,7 +20,7 @@ from kargo_py.local.apiserver.views import all_shown
 from kargo_py.local.apiserver.wire import JsonObject, encode
 
 _INCONSISTENT: Final = -1
-_TOKEN_VERSION: Final = "meta.k8s.io/v1"  # noqa: S105
+_TOKEN_VERSION: Final = "meta.k8s.io/v1"  # noqa: S105 - an API version, no secret
 _TOO_OLD: Final = "The resourceVersion for the provided list is too old."
 _UINT64: Final = 1 << 64
 

@@ -65,7 +65,7 @@ _MOST_UNSENT_BYTES = 64 * 1024
 """That wait for the end of a turn of the loop."""
 
 # In no hierarchy: to set the level of uvicorn's own logger would silence a program that runs uvicorn beside us.
-_SILENT = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001
+_SILENT = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001 - see above
 
 
 class ListenError(Exception):

@@ -66,7 +66,7 @@ class ApiServer:
         """
         self.store = Store()
         self._now = now
-        self._random = random or Random()  # noqa: S311
+        self._random = random or Random()  # noqa: S311 - names, no secrets
         self.catalogue = Catalogue(self.store, kinds or builtin.kinds(DefinitionRules()))
         self._writer = Writer(self.store, self.catalogue, now, self._random)
         self._documents = Documents(self.catalogue)
@@ -277,7 +277,7 @@ class ApiServer:
 
         elif look.shape:
 
-            def make(objects: Sequence[JsonObject], headers: bool) -> JsonObject:  # noqa: ARG001
+            def make(objects: Sequence[JsonObject], headers: bool) -> JsonObject:  # noqa: ARG001 - called as the one above
                 return partial(objects[0], version)
 
         lines = watching.lines(

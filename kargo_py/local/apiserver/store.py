@@ -214,8 +214,8 @@ class Store:
             collection.oldest,
             items=collection.items,
             log=collection.log,
-            _keys=collection._keys,  # noqa: SLF001
-            _log_bytes=collection._log_bytes,  # noqa: SLF001
+            _keys=collection._keys,  # noqa: SLF001 - one collection becomes another
+            _log_bytes=collection._log_bytes,  # noqa: SLF001 - the same
         )
 
     def put(self, collection: Collection, kind: Kind, obj: JsonObject) -> Stored:
