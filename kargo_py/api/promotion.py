@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, StringConstraints
 
 from kargo_py.api.freight import FreightOrigin, FreightReference, collection_id
-from kargo_py.api.meta import KubeObject
+from kargo_py.api.meta import Condition, KubeObject
 from kargo_py.api.types import Duration, Json, JsonObject, KubernetesName, Model, Time
 
 
@@ -232,6 +232,10 @@ class PromotionStatus(Model):
     """How each step went, in the order of the steps."""
     state: Json = None
     """Output of the steps by alias, and under kargo-py.io/operations the recorded intents."""
+    admitted_at: Time | None = None
+    """An addition of kargo-py: since when the spec may not change any more."""
+    conditions: Sequence[Condition] = ()
+    """An addition of kargo-py: Finished and Succeeded, for kubectl wait."""
     operations: Sequence[OperationRecord] = ()
     """An addition of kargo-py: what the steps started in other controllers and how it ended."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
 from kargo_py.kube.resources import Key
-from kargo_py.steps.argocd_update import read_config, requests
+from kargo_py.steps.argocd_update_config import read_config, requests
 from kargo_py.steps.base import no_expressions
 
 APP = {"name": "a"}
