@@ -69,7 +69,12 @@ def test_options_of_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "before"), [("apiserver", "The line comes on standard output"), ("demo", "Shows a pipeline at work")]
+    ("command", "before"),
+    [
+        ("crds", "kargo-py crds | kubectl apply"),
+        ("apiserver", "The line comes on standard output"),
+        ("demo", "Shows a pipeline at work"),
+    ],
 )
 def test_options_of_the_others(command: str, before: str) -> None:
     """The table of the command has the options that the help has, in this order, with metavars."""
