@@ -73,6 +73,7 @@ def test_it_needs_the_package_alone(tmp_path: Path) -> None:
 
 def test_without_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the sources were left out it says so in a line, and prints nothing."""
+
     def no_source(_: object) -> str:
         raise OSError("could not get source code")
 
