@@ -97,6 +97,10 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "0/{} Fulfilled": "Kargo's summary",
         "{}/{} Fulfilled": "Kargo's summary",
     },
+    "kargo_py.kube.borrowed": {
+        "kubernetes_asyncio client of {}": "a name: SOURCE on the page",
+        "the user": "a name: CREDENTIALS on the page",
+    },
     "kargo_py.kube.cache": {
         "its projection: {}": "part of a text",
         "the server": "a part of REWOUND",

@@ -247,6 +247,11 @@ class ArgoCD:
         self.applications.witness(self._latch)
         self.applications.subscribe(self._note)
 
+    @property
+    def client(self) -> Client:
+        """The client of Argo CD's API server."""
+        return self._client
+
     # -- what an event leaves behind ------------------------------------------------------------------------------
 
     def _latch(self, app: Application) -> None:
