@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
-from kargo_py.deployers.argocd import UpdateRequest
+from kargo_py.deployers.argocd_admission import UpdateRequest
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.config import Config, NonEmpty, read_as
