@@ -63,7 +63,7 @@ REASON_FREIGHT_VERIFIED = message(
 _log = structlog.get_logger(__name__)
 
 
-class StageController:
+class StageReconciler:
     """Reconciles Stages."""
 
     def __init__(self, world: World) -> None:
