@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from kargo_py.cli.main import app
 from kargo_py.controllers.running import Options
 from kargo_py.controllers.world import Responsibility
 from kargo_py.local.argocd.repositories import ScriptedRepository
@@ -24,7 +22,6 @@ from tests.envtest.access import RULES
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 EMBED = (DOCS / "how-to/embed.md").read_text()
 KIT = (DOCS / "how-to/test-your-pipeline.md").read_text()
-CLI = (DOCS / "reference/cli.md").read_text()
 APISERVER = (DOCS / "reference/embedded-apiserver.md").read_text()
 SAMPLES = re.findall(r"^```python\n(.*?)^```", EMBED + APISERVER, re.MULTILINE | re.DOTALL)
 
@@ -49,35 +46,6 @@ def test_fields(words: str, described: type) -> None:
         for name, value in fields.items()
     }
     assert told == {f"`{name}`": f"`{default}`" for name, default in shown.items()}
-
-
-def test_options_of_run() -> None:
-    """The table of the command has the options that the help has, in this order, with metavars and variables."""
-    shown = CliRunner().invoke(app, ["run", "--help"]).stdout.split("Options:")[1]
-    options = [
-        (option.replace(" / ", ", "), variable)
-        for option, variable in re.findall(
-            r"^  (--.*?)(?:  |$).*?env\s+var:\s+([A-Z_]+)", shown, re.MULTILINE | re.DOTALL
-        )
-    ]
-
-    told = [
-        (option.replace("`", ""), variable.strip("`"))
-        for option, variable, *_ in table_after(CLI, "Runs the controllers in the foreground")
-    ]
-    assert told == options
-
-
-@pytest.mark.parametrize(
-    ("command", "before"), [("apiserver", "The line comes on standard output"), ("demo", "Shows a pipeline at work")]
-)
-def test_options_of_the_others(command: str, before: str) -> None:
-    """The table of the command has the options that the help has, in this order, with metavars."""
-    shown = CliRunner().invoke(app, [command, "--help"]).stdout.split("Options:")[1]
-    options = re.findall(r"^  (--\S+(?: [A-Z]+)?)", shown, re.MULTILINE)
-
-    told = [option.strip("`") for option, *_ in table_after(CLI, before)]
-    assert told == [option for option in options if option != "--help"]
 
 
 @pytest.mark.parametrize(

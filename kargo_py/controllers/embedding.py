@@ -167,7 +167,7 @@ class Shared(_Entered):
         self._taken.update(reconcilers)
         controllers = [each(assembly.world).controller() for each in reconcilers]
         assembly.controllers.extend(controllers)
-        await stack.enter_async_context(reconciling(controllers))
+        await stack.enter_async_context(reconciling(assembly, controllers))
         shard = self._options.responsibility.shard or None
         names = [controller.name for controller in controllers]
         _log.info("controllers running", controllers=names, instance=self.instance, shard=shard)
@@ -178,6 +178,14 @@ class Shared(_Entered):
         if self._assembly is None:
             raise RuntimeError("this Shared has no parts yet: enter it first, with async with")
         return self._assembly
+
+    def alive(self) -> tuple[bool, str]:
+        """Whether all parts work, and the text that says so; if not, a restart may help."""
+        return self.assembly.alive()
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether decisions are made, and rest on the present; and the text that says so."""
+        return self.assembly.ready()
 
     @property
     def instance(self) -> str:
@@ -227,6 +235,8 @@ class Controllers(_Entered):
         if self._own:
             await stack.enter_async_context(self.shared)
         await self.shared.reconcile(stack, *self._reconcilers)
+        if self._own:
+            stack.callback(self.shared.assembly.tasks.stop)
 
 
 class PromotionController(Controllers):

@@ -19,6 +19,7 @@ from kargo_py.argocd.application import APPLICATIONS
 from kargo_py.controllers.promotion import PromotionReconciler
 from kargo_py.controllers.stage import StageReconciler
 from kargo_py.controllers.sweep import Sweeper
+from kargo_py.controllers.vitals import Tasks, alive, ready as ready_parts, report
 from kargo_py.controllers.world import COMPONENT, NAMESPACES, Responsibility, World
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import HealthChecker
@@ -69,8 +70,9 @@ class Options:
 
     ``argocd_kubeconfig`` None: Argo CD lives in the same cluster. ``watch_argocd_namespace_only``: watch Applications
     in ``argocd_namespace`` only. ``instance`` "": the uid of the kube-system namespace names this control plane.
-    ``metrics_address``: HOST:PORT or :PORT to serve Prometheus metrics at, "" for none. ``abort_patience``: how long
-    what an abort or a time-out stops is waited for.
+    ``metrics_address`` and ``health_address``: HOST:PORT or :PORT to serve Prometheus metrics, and the probes
+    ``/healthz`` and ``/readyz``, at, "" for nowhere; they may be the same. ``abort_patience``: how long what an abort
+    or a time-out stops is waited for.
     """
 
     kubeconfig: str | None = None
@@ -79,6 +81,7 @@ class Options:
     watch_argocd_namespace_only: bool = False
     instance: str = ""
     metrics_address: str = ""
+    health_address: str = ""
     abort_patience: timedelta = timedelta(minutes=10)
     responsibility: Responsibility = field(default_factory=Responsibility)
 
@@ -108,13 +111,25 @@ ALL: Sequence[Reconciler] = (PromotionReconciler, StageReconciler, Sweeper)
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """All parts of one instance; ``servers`` has what was sent to each API server, where the client counts it."""
+    """All parts of one instance.
+
+    ``servers`` has what was sent to each API server, where the client counts it; ``tasks`` is what must keep running.
+    """
 
     world: World
     caches: Sequence[Cache[Any]]
     controllers: list[Controller[Any]]
     recorders: Sequence[EventRecorder]
     servers: Mapping[str, Stats]
+    tasks: Tasks = field(default_factory=Tasks)
+
+    def alive(self) -> tuple[bool, str]:
+        """Whether all parts work, and the text that says so; if not, a restart may help."""
+        return report("healthz", alive(self.tasks, self.controllers))
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether decisions are made, and rest on the present; and the text that says so."""
+        return report("readyz", ready_parts(self.tasks, self.caches, self.controllers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,44 +187,57 @@ def assemble(
 @asynccontextmanager
 async def supplied(assembly: Assembly) -> AsyncIterator[None]:
     """In the body the caches are filled and followed, and Events are written. Raises StartError."""
-    caches = [(f"cache {cache.resource}", cache.run) for cache in assembly.caches]
-    async with background([*caches, *(("events", recorder.run) for recorder in assembly.recorders)]):
-        for cache in assembly.caches:
-            try:
-                await cache.wait_synced(fail_fast=True)
-            except KubeError as error:
-                raise StartError(_why(error, cache.resource)) from error
-        yield
+    caches = [(f"task/cache/{cache.resource}", cache.run) for cache in assembly.caches]
+    recorders = [("task/events", recorder.run) for recorder in assembly.recorders]
+    async with background([*caches, *recorders]) as tasks:
+        with assembly.tasks.counting_on(tasks):
+            for cache in assembly.caches:
+                try:
+                    await cache.wait_synced(fail_fast=True)
+                except KubeError as error:
+                    raise StartError(_why(error, cache.resource)) from error
+            yield
 
 
 @asynccontextmanager
-async def reconciling(controllers: Iterable[Controller[Any]]) -> AsyncIterator[None]:
+async def reconciling(assembly: Assembly, controllers: Iterable[Controller[Any]]) -> AsyncIterator[None]:
     """In the body *controllers* reconcile; at its end what they have begun is finished."""
-    async with background((f"controller {controller.name}", controller.run) for controller in controllers):
-        yield
+    jobs = [(f"task/controller/{controller.name}", controller.run) for controller in controllers]
+    async with background(jobs) as tasks:
+        with assembly.tasks.counting_on(tasks):
+            yield
 
 
 async def run_assembly(assembly: Assembly, options: Options, *, ready: asyncio.Event | None = None) -> None:
     """Fill the caches and reconcile until cancelled; sets *ready* once they are filled. Raises StartError."""
-    async with _metrics(assembly, options.metrics_address), supplied(assembly), reconciling(assembly.controllers):
+    async with _endpoints(assembly, options), supplied(assembly), reconciling(assembly, assembly.controllers):
         _log.info("controllers running", instance=assembly.world.instance, shard=options.responsibility.shard or None)
         if ready is not None:
             ready.set()
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            assembly.tasks.stop()
 
 
 @asynccontextmanager
-async def _metrics(assembly: Assembly, address: str) -> AsyncIterator[None]:
-    """Serve the metrics where that was asked for; what it takes is imported only then."""
-    if not address:
+async def _endpoints(assembly: Assembly, options: Options) -> AsyncIterator[None]:
+    """Serve what was asked for over HTTP; what that takes is imported only then."""
+    if not options.metrics_address and not options.health_address:
         yield
         return
-    from kargo_py.controllers.metrics import BindError, registry, serving  # noqa: PLC0415 - as the docstring says
+    from kargo_py.controllers import endpoints  # noqa: PLC0415 - as the docstring says
+    from kargo_py.controllers.metrics import registry  # noqa: PLC0415 - as above
 
+    wanted = {
+        endpoints.METRICS: (options.metrics_address, endpoints.metrics_handler(registry(assembly))),
+        endpoints.HEALTHZ: (options.health_address, endpoints.check_handler(assembly.alive)),
+        endpoints.READYZ: (options.health_address, endpoints.check_handler(assembly.ready)),
+    }
     async with AsyncExitStack() as stack:
         try:
-            await stack.enter_async_context(serving(address, registry(assembly)))
-        except BindError as error:
+            await stack.enter_async_context(endpoints.serving_all(wanted))
+        except endpoints.BindError as error:
             raise StartError(str(error)) from error
         yield
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, model_validator
 
-from kargo_py.api.types import wire_name
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
-from kargo_py.deployers.argocd import UpdateRequest
+from kargo_py.deployers.argocd_admission import UpdateRequest
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
+from kargo_py.steps.config import Config, NonEmpty, read_as
 
 ONE_OF_TAG_AND_DIGEST = message(
     "exactly one of tag and digest must be given",
@@ -25,24 +24,9 @@ REVISION_NEEDED = message(
     "`updateTargetRevision` away.",
     shown=Shown.PROMOTION,
 )
-NOT_A_STRING = message(
-    "must be a string; put a revision made of digits in quotes",
-    do="Part of *invalid configuration*: YAML takes `123456`, `1e6` or `true` without quotes for something else. "
-    'Write `"123456"`.',
-    shown=Shown.PROMOTION,
-)
 
 
-class _Config(BaseModel):
-    """Configuration is checked strictly: a field that nothing reads is a mistake somebody should hear of."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=wire_name)
-
-
-NonEmpty = Annotated[str, Field(min_length=1)]
-
-
-class KustomizeImageConfig(_Config):
+class KustomizeImageConfig(Config):
     """An image for ``kustomize.images``; exactly one of tag and digest."""
 
     repo_url: NonEmpty
@@ -57,26 +41,26 @@ class KustomizeImageConfig(_Config):
         return self
 
 
-class KustomizeConfig(_Config):
+class KustomizeConfig(Config):
     """Edits of a source's Kustomize options."""
 
     images: Annotated[Sequence[KustomizeImageConfig], Field(min_length=1)]
 
 
-class HelmImageConfig(_Config):
+class HelmImageConfig(Config):
     """A Helm parameter to set."""
 
     key: NonEmpty
     value: NonEmpty
 
 
-class HelmConfig(_Config):
+class HelmConfig(Config):
     """Edits of a source's Helm options."""
 
     images: Annotated[Sequence[HelmImageConfig], Field(min_length=1)]
 
 
-class SourceConfig(_Config):
+class SourceConfig(Config):
     """What to do with one source of the Application."""
 
     repo_url: NonEmpty
@@ -106,7 +90,7 @@ class SourceConfig(_Config):
         )
 
 
-class AppConfig(_Config):
+class AppConfig(Config):
     """One Application."""
 
     name: NonEmpty
@@ -115,7 +99,7 @@ class AppConfig(_Config):
     accept_newer: bool = False
 
 
-class ArgoCDUpdateConfig(_Config):
+class ArgoCDUpdateConfig(Config):
     """The configuration of the step."""
 
     apps: Annotated[Sequence[AppConfig], Field(min_length=1)]
@@ -141,20 +125,4 @@ def requests(config: ArgoCDUpdateConfig, stage: str, default_namespace: str) -> 
 
 def read_config(config: object) -> ArgoCDUpdateConfig:
     """Check *config*; raises ValueError that names each wrong field."""
-    try:
-        return ArgoCDUpdateConfig.model_validate(config)
-    except ValidationError as error:
-        faults = [f"{_where(fault['loc'])}: {_what(fault)}" for fault in error.errors()[:3]]
-        raise ValueError("; ".join(faults)) from error
-
-
-def _where(location: Sequence[int | str]) -> str:
-    return "config" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-
-
-def _what(fault: ErrorDetails) -> str:
-    if fault["type"] == "string_type" and isinstance(
-        fault["input"], int | float
-    ):  # in YAML without quotes; bool is int
-        return NOT_A_STRING()
-    return fault["msg"].removeprefix("Value error, ")
+    return read_as(ArgoCDUpdateConfig, config)
