@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from kargo_py.argocd.application import describe
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
-from kargo_py.deployers.argocd_admission import UpdateRequest
+from kargo_py.deployers.argocd_admission import TargetError, UpdateRequest
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.config import Config, NonEmpty, read_as
+from kargo_py.steps.config import AppChoice, Config, NonEmpty, read_as
 
 ONE_OF_TAG_AND_DIGEST = message(
     "exactly one of tag and digest must be given",
@@ -22,6 +25,11 @@ REVISION_NEEDED = message(
     "updateTargetRevision needs a desiredRevision",
     do="Part of *invalid configuration*: give this source of the step's config a `desiredRevision`, or take "
     "`updateTargetRevision` away.",
+    shown=Shown.PROMOTION,
+)
+NOT_ASKED_FOR = message(
+    "{app} is not in spec.steps any more; they were changed",
+    do="Somebody edited the steps of a running Promotion. Create a new Promotion with the steps as they should be.",
     shown=Shown.PROMOTION,
 )
 
@@ -90,11 +98,9 @@ class SourceConfig(Config):
         )
 
 
-class AppConfig(Config):
-    """One Application."""
+class AppConfig(AppChoice):
+    """One Application, or all that a selector matches."""
 
-    name: NonEmpty
-    namespace: str = ""
     sources: Sequence[SourceConfig] = ()
     accept_newer: bool = False
 
@@ -105,22 +111,53 @@ class ArgoCDUpdateConfig(Config):
     apps: Annotated[Sequence[AppConfig], Field(min_length=1)]
     on_abort: Literal["keep", "revert"] = "keep"
     on_timeout: Literal["detach", "terminate"] = "detach"
+    on_partial_failure: Literal["wait", "terminate"] = "wait"
 
 
-def requests(config: ArgoCDUpdateConfig, stage: str, default_namespace: str) -> list[UpdateRequest]:
-    """What to ask of each Application, one entry each, in the order they are first named."""
-    merged: dict[Key, list[AppConfig]] = {}
-    for app in config.apps:
-        merged.setdefault(Key(app.namespace or default_namespace, app.name), []).append(app)
-    return [
-        UpdateRequest(
+class Wishes:
+    """What a step asks of which Application; *stage* is "<project>:<stage>"."""
+
+    def __init__(self, config: ArgoCDUpdateConfig, stage: str, default_namespace: str) -> None:
+        self._config = config
+        self._stage = stage
+        self.choices = [app.choice(default_namespace) for app in config.apps]
+        self._by_name: dict[Key, list[int]] = {}
+        for index, choice in enumerate(self.choices):
+            if choice.selector is None:
+                self._by_name.setdefault(Key(choice.namespace, choice.name), []).append(index)
+        self._merged: dict[tuple[int, ...], UpdateRequest] = {}
+
+    def request(self, key: Key, entries: Sequence[int] = ()) -> UpdateRequest:
+        """What the entries with these indexes, merged, ask of *key*; without indexes those that name it.
+
+        Raises TargetError if there are none any more.
+        """
+        which = tuple(entries) or tuple(self._by_name.get(key, ()))
+        if not which or not all(self._concerns(index, key) for index in which):
+            raise TargetError(NOT_ASKED_FOR(app=describe(key)))
+        if which not in self._merged:
+            self._merged[which] = self._merge(key, [self._config.apps[index] for index in which])
+        return replace(self._merged[which], key=key, entries=tuple(entries))
+
+    def patience(self, index: int) -> timedelta:
+        """How long the entry waits until what it is about is there."""
+        waits = self._config.apps[index].wait_for_creation
+        return timedelta(seconds=waits.seconds) if waits is not None else timedelta()
+
+    def _concerns(self, index: int, key: Key) -> bool:
+        """Whether the entry can have chosen *key*: its labels may be others by now."""
+        if not 0 <= index < len(self.choices):
+            return False
+        choice = self.choices[index]
+        return choice.namespace == key.namespace and (choice.selector is not None or choice.name == key.name)
+
+    def _merge(self, key: Key, entries: Sequence[AppConfig]) -> UpdateRequest:
+        return UpdateRequest(
             key,
-            stage,
+            self._stage,
             [source.update() for entry in entries for source in entry.sources],
             accept_newer=any(entry.accept_newer for entry in entries),
         )
-        for key, entries in merged.items()
-    ]
 
 
 def read_config(config: object) -> ArgoCDUpdateConfig:
