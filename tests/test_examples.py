@@ -24,6 +24,10 @@ from kargo_py.testing.kube_api import KubeApi
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 PIPELINE = EXAMPLES / "kopf-operator/pipeline.yaml"
+GUIDE = EXAMPLES.parent / "docs/how-to/embed.md"
+SAMPLES = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+FILES = {"kopf-operator/auto_promote.py", "own-step/approval.py"}
+"""Examples that the guide shows whole."""
 SECONDS = 60.0
 
 pytestmark = pytest.mark.nonblocking_exempt(reason="manifests are read, and programs started, in the loop")
@@ -146,3 +150,54 @@ async def test_two_clusters_without_one(tmp_path: Path) -> None:
                 await program.says("all instances are at work")
 
     assert "StartError" in program.said
+
+
+@pytest.mark.usefixtures("argocd")
+async def test_own_step(kube_api: KubeApi) -> None:
+    """The Promotion waits for the approval, says so, goes on with our own step at once, and is aborted as any other."""
+    approval = {"uses": "approval", "as": "approval", "config": {"configMap": "release"}}
+    sync = {"uses": "argocd-update", "as": "sync", "config": {"apps": [{"name": "shop-dev"}]}}
+    async with kube_api.served() as kubeconfig:
+        await kube_api.apply(PIPELINE)
+        async with running(EXAMPLES / "own-step/approval.py", environment={"KUBECONFIG": str(kubeconfig)}) as program:
+            one = await kube_api.promote("dev", "shop-1.1", steps=[approval, sync])
+            await one.until(lambda it: "waiting for data.approved of ConfigMap shop/release" in it.message)
+            release = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "release", "namespace": "shop"}}
+            await kube_api.apply({**release, "data": {"approved": "true"}})
+            assert await one.ended(within=20) == "Succeeded"
+            other = await kube_api.promote(
+                "dev", "shop-1.1", steps=[{**approval, "config": {"configMap": "another"}}, sync]
+            )
+            await other.until(lambda it: "ConfigMap shop/another" in it.message)
+            await other.abort()
+            assert await other.ended() == "Aborted"
+            wrong = await kube_api.promote("dev", "shop-1.1", steps=[{**approval, "config": {}}, sync])
+            assert await wrong.ended() == "Failed"
+            code = await program.stopped()
+
+    assert [operation["kind"] for operation in one.operations] == ["approval", "argocd"]
+    assert "config.configMap is not the name of a ConfigMap" in wrong.message
+    assert code == 0
+    assert "Traceback" not in program.said
+
+
+@pytest.mark.parametrize("code", [code for code in SAMPLES if "asyncio.run(" in code and "__main__" not in code])
+async def test_programs_in_the_guide(kube_api: KubeApi, tmp_path: Path, code: str) -> None:
+    """As they stand there they run until SIGTERM; without a server the first line says why they cannot."""
+    (tmp_path / "program.py").write_text(code)
+    async with kube_api.served() as kubeconfig:
+        async with running(tmp_path / "program.py", environment={"KUBECONFIG": str(kubeconfig)}) as program:
+            await program.says("at work ")
+            assert await program.stopped() == 0
+        assert "Traceback" not in program.said
+    async with running(tmp_path / "program.py", environment={"KUBECONFIG": str(tmp_path / "absent")}) as program:
+        assert await program.ended() == 1
+    assert "absent" in program.said or "Invalid kube-config" in program.said
+
+
+def test_the_guide_shows_the_examples() -> None:
+    """Word for word."""
+    for file in FILES:
+        assert (EXAMPLES / file).read_text() in SAMPLES
+    assert {code.count("asyncio.run(main())") for code in SAMPLES} == {0, 1}
+    assert f"examples/{Path('two-clusters/two_clusters.py')}" in GUIDE.read_text()
