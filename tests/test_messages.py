@@ -84,6 +84,13 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "Operation terminated": "Argo CD's words",
         "; and {} more": "the end of a list",
     },
+    "kargo_py.argocd.selectors": {
+        "an object": "part of a text",
+        "a list": "part of a text",
+        "a string": "part of a text",
+        "{} in ({})": "what kubectl takes",
+        "{} notin ({})": "what kubectl takes",
+    },
     "kargo_py.argocd.sources": {"repoURL {}": "a name: SOURCE on the page", " and chart {}": "a name, as above"},
     "kargo_py.argocd.start": {
         "Promotion triggered a sync of this Application resource.": "Kargo's note in an operation"
@@ -93,11 +100,19 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "kargo_py.controllers.availability": {" and ": "joins names", " or ": "joins names"},
     "kargo_py.controllers.promotion": {"its deletion": "a name: ACTOR on the page"},
-    "kargo_py.controllers.running": {"cache {}": "the name of a task", "controller {}": "the name of a task"},
+    "kargo_py.controllers.vitals": {
+        "[+]{} ok": "a part that is well, in the form in which the API server says it",
+        "{} check {}": "the verdict, as above",
+        "without an error": "part of a text",
+    },
     "kargo_py.controllers.stage_status": {
         "this verification cannot be read": "in memory only",
         "0/{} Fulfilled": "Kargo's summary",
         "{}/{} Fulfilled": "Kargo's summary",
+    },
+    "kargo_py.kube.borrowed": {
+        "kubernetes_asyncio client of {}": "a name: SOURCE on the page",
+        "the user": "a name: CREDENTIALS on the page",
     },
     "kargo_py.kube.cache": {
         "its projection: {}": "part of a text",
@@ -124,8 +139,8 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.kube.oidc": {"Basic {}": "a header"},
     "kargo_py.kube.rest": {'in "{}"': "names a request", "it ended in the middle of an event": "part of a text"},
     "kargo_py.kube.transport": {"{} of the {}": "a name: CREDENTIALS on the page", "Basic {}": "a header"},
-    "kargo_py.steps.argocd_update": {"; and {} more": "the end of a list"},
-    "kargo_py.steps.argocd_update_config": {"Value error, ": "pydantic's words"},
+    "kargo_py.steps.base": {"; and {} more": "the end of a list"},
+    "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
 }
 PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "steps")
 """Those that talk to users.

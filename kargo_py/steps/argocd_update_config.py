@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, model_validator
 
-from kargo_py.api.types import wire_name
+from kargo_py.argocd.application import describe
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
-from kargo_py.deployers.argocd import UpdateRequest
+from kargo_py.deployers.argocd_admission import TargetError, UpdateRequest
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
+from kargo_py.steps.config import AppChoice, Config, NonEmpty, read_as
 
 ONE_OF_TAG_AND_DIGEST = message(
     "exactly one of tag and digest must be given",
@@ -25,24 +27,14 @@ REVISION_NEEDED = message(
     "`updateTargetRevision` away.",
     shown=Shown.PROMOTION,
 )
-NOT_A_STRING = message(
-    "must be a string; put a revision made of digits in quotes",
-    do="Part of *invalid configuration*: YAML takes `123456`, `1e6` or `true` without quotes for something else. "
-    'Write `"123456"`.',
+NOT_ASKED_FOR = message(
+    "{app} is not in spec.steps any more; they were changed",
+    do="Somebody edited the steps of a running Promotion. Create a new Promotion with the steps as they should be.",
     shown=Shown.PROMOTION,
 )
 
 
-class _Config(BaseModel):
-    """Configuration is checked strictly: a field that nothing reads is a mistake somebody should hear of."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=wire_name)
-
-
-NonEmpty = Annotated[str, Field(min_length=1)]
-
-
-class KustomizeImageConfig(_Config):
+class KustomizeImageConfig(Config):
     """An image for ``kustomize.images``; exactly one of tag and digest."""
 
     repo_url: NonEmpty
@@ -57,26 +49,26 @@ class KustomizeImageConfig(_Config):
         return self
 
 
-class KustomizeConfig(_Config):
+class KustomizeConfig(Config):
     """Edits of a source's Kustomize options."""
 
     images: Annotated[Sequence[KustomizeImageConfig], Field(min_length=1)]
 
 
-class HelmImageConfig(_Config):
+class HelmImageConfig(Config):
     """A Helm parameter to set."""
 
     key: NonEmpty
     value: NonEmpty
 
 
-class HelmConfig(_Config):
+class HelmConfig(Config):
     """Edits of a source's Helm options."""
 
     images: Annotated[Sequence[HelmImageConfig], Field(min_length=1)]
 
 
-class SourceConfig(_Config):
+class SourceConfig(Config):
     """What to do with one source of the Application."""
 
     repo_url: NonEmpty
@@ -106,55 +98,68 @@ class SourceConfig(_Config):
         )
 
 
-class AppConfig(_Config):
-    """One Application."""
+class AppConfig(AppChoice):
+    """One Application, or all that a selector matches."""
 
-    name: NonEmpty
-    namespace: str = ""
     sources: Sequence[SourceConfig] = ()
     accept_newer: bool = False
 
 
-class ArgoCDUpdateConfig(_Config):
+class ArgoCDUpdateConfig(Config):
     """The configuration of the step."""
 
     apps: Annotated[Sequence[AppConfig], Field(min_length=1)]
     on_abort: Literal["keep", "revert"] = "keep"
     on_timeout: Literal["detach", "terminate"] = "detach"
+    on_partial_failure: Literal["wait", "terminate"] = "wait"
 
 
-def requests(config: ArgoCDUpdateConfig, stage: str, default_namespace: str) -> list[UpdateRequest]:
-    """What to ask of each Application, one entry each, in the order they are first named."""
-    merged: dict[Key, list[AppConfig]] = {}
-    for app in config.apps:
-        merged.setdefault(Key(app.namespace or default_namespace, app.name), []).append(app)
-    return [
-        UpdateRequest(
+class Wishes:
+    """What a step asks of which Application; *stage* is "<project>:<stage>"."""
+
+    def __init__(self, config: ArgoCDUpdateConfig, stage: str, default_namespace: str) -> None:
+        self._config = config
+        self._stage = stage
+        self.choices = [app.choice(default_namespace) for app in config.apps]
+        self._by_name: dict[Key, list[int]] = {}
+        for index, choice in enumerate(self.choices):
+            if choice.selector is None:
+                self._by_name.setdefault(Key(choice.namespace, choice.name), []).append(index)
+        self._merged: dict[tuple[int, ...], UpdateRequest] = {}
+
+    def request(self, key: Key, entries: Sequence[int] = ()) -> UpdateRequest:
+        """What the entries with these indexes, merged, ask of *key*; without indexes those that name it.
+
+        Raises TargetError if there are none any more.
+        """
+        which = tuple(entries) or tuple(self._by_name.get(key, ()))
+        if not which or not all(self._concerns(index, key) for index in which):
+            raise TargetError(NOT_ASKED_FOR(app=describe(key)))
+        if which not in self._merged:
+            self._merged[which] = self._merge(key, [self._config.apps[index] for index in which])
+        return replace(self._merged[which], key=key, entries=tuple(entries))
+
+    def patience(self, index: int) -> timedelta:
+        """How long the entry waits until what it is about is there."""
+        waits = self._config.apps[index].wait_for_creation
+        return timedelta(seconds=waits.seconds) if waits is not None else timedelta()
+
+    def _concerns(self, index: int, key: Key) -> bool:
+        """Whether the entry can have chosen *key*: its labels may be others by now."""
+        if not 0 <= index < len(self.choices):
+            return False
+        choice = self.choices[index]
+        return choice.namespace == key.namespace and (choice.selector is not None or choice.name == key.name)
+
+    def _merge(self, key: Key, entries: Sequence[AppConfig]) -> UpdateRequest:
+        return UpdateRequest(
             key,
-            stage,
+            self._stage,
             [source.update() for entry in entries for source in entry.sources],
             accept_newer=any(entry.accept_newer for entry in entries),
         )
-        for key, entries in merged.items()
-    ]
 
 
 def read_config(config: object) -> ArgoCDUpdateConfig:
     """Check *config*; raises ValueError that names each wrong field."""
-    try:
-        return ArgoCDUpdateConfig.model_validate(config)
-    except ValidationError as error:
-        faults = [f"{_where(fault['loc'])}: {_what(fault)}" for fault in error.errors()[:3]]
-        raise ValueError("; ".join(faults)) from error
-
-
-def _where(location: Sequence[int | str]) -> str:
-    return "config" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-
-
-def _what(fault: ErrorDetails) -> str:
-    if fault["type"] == "string_type" and isinstance(
-        fault["input"], int | float
-    ):  # in YAML without quotes; bool is int
-        return NOT_A_STRING()
-    return fault["msg"].removeprefix("Value error, ")
+    return read_as(ArgoCDUpdateConfig, config)

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from kargo_py.api.abort import ANNOTATION_ABORT
 from kargo_py.api.stamp import STATE_KEY
 from kargo_py.argocd.application import APPLICATIONS, mark_of
-from kargo_py.controllers.promotion import PromotionController
-from kargo_py.controllers.stage import StageController
+from kargo_py.controllers.promotion import PromotionReconciler
+from kargo_py.controllers.stage import StageReconciler
 from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES, World
 from kargo_py.deployers.argocd import ArgoCD
@@ -175,8 +175,8 @@ class Universe:
         for cache in caches:
             await cache.wait_synced()
         controllers: list[Controller[Any]] = [
-            PromotionController(world).controller(),
-            StageController(world).controller(),
+            PromotionReconciler(world).controller(),
+            StageReconciler(world).controller(),
             Sweeper(world).controller(),
         ]
         tasks += [asyncio.create_task(controller.run()) for controller in controllers]
@@ -204,12 +204,20 @@ class Universe:
         await self._create(FREIGHTS, "f1", origin=origin, commits=[{"repoURL": REPO, "id": SHA}])
         await self.create_application(**spec)
 
-    async def create_application(self, name: str = APP.name, **spec: Any) -> None:
+    async def create_application(
+        self,
+        name: str = APP.name,
+        *,
+        labels: dict[str, str] | None = None,
+        stages: str | None = f"{PROJECT}:dev",
+        **spec: Any,
+    ) -> None:
+        annotations = {} if stages is None else {"kargo.akuity.io/authorized-stage": stages}
         source = {"repoURL": REPO, "path": "app", "targetRevision": "main"}
         body = {
             "apiVersion": APPLICATIONS.api_version,
             "kind": APPLICATIONS.kind,
-            "metadata": {"name": name, "annotations": {"kargo.akuity.io/authorized-stage": f"{PROJECT}:dev"}},
+            "metadata": {"name": name, "labels": labels or {}, "annotations": annotations},
             "spec": {
                 "project": "default",
                 "destination": {"server": "https://kubernetes.default.svc", "namespace": "shop"},

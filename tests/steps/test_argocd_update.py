@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
+from kargo_py.deployers.argocd_admission import TargetError
 from kargo_py.kube.resources import Key
-from kargo_py.steps.argocd_update_config import read_config, requests
+from kargo_py.steps.argocd_update_config import Wishes, read_config
 from kargo_py.steps.base import no_expressions
 
 APP = {"name": "a"}
@@ -26,8 +27,13 @@ def app(**source: Any) -> dict[str, Any]:
         (None, "config"),
         ({}, "config.apps: Field required"),
         ({"apps": []}, "config.apps"),
-        ({"apps": [{}]}, "config.apps[0].name: Field required"),
-        ({"apps": [{"name": ""}]}, "config.apps[0].name"),
+        ({"apps": [{}]}, "config.apps[0]: exactly one of name and selector must be given"),
+        ({"apps": [{"name": ""}]}, "config.apps[0]: exactly one of name and selector must be given"),
+        ({"apps": [{"name": "a", "selector": {"matchLabels": {"a": "b"}}}]}, "config.apps[0]: exactly one of"),
+        ({"apps": [{"selector": {"matchLabels": {"a": 1}}}]}, "config.apps[0].selector: matchLabels['a']"),
+        ({"apps": [{"name": "a", "waitForCreation": "soon"}]}, "config.apps[0].waitForCreation"),
+        ({"apps": [{"name": "a", "waitForCreation": "-5m"}]}, "config.apps[0].waitForCreation"),
+        ({"apps": [{"name": "a"}], "onPartialFailure": "stop"}, "config.onPartialFailure"),
         ({"apps": [{"name": "a", "selector": {}}]}, "config.apps[0].selector"),
         ({"apps": [{"name": "a"}], "more": 1}, "config.more"),
         (app(updateTargetRevision=True), "config.apps[0].sources[0]: updateTargetRevision needs a desiredRevision"),
@@ -78,7 +84,8 @@ def test_requests() -> None:
         }
     )
 
-    first, second = requests(config, "shop:dev", "argocd")
+    wishes = Wishes(config, "shop:dev", "argocd")
+    first, second = wishes.request(Key("argocd", "a")), wishes.request(Key("other", "b"))
 
     assert (Key("argocd", "a"), "shop:dev") == (first.key, first.stage)
     assert [
@@ -87,6 +94,24 @@ def test_requests() -> None:
                      helm_parameters=[HelmParameter("k", "v")]),
     ] == list(first.updates)  # fmt: skip
     assert Key("other", "b") == second.key
+
+
+@pytest.mark.parametrize(
+    ("key", "entries"),
+    [
+        (Key("argocd", "b"), ()),
+        (Key("argocd", "a"), (7,)),
+        (Key("argocd", "a"), (-1,)),
+        (Key("argocd", "b"), (0,)),
+        (Key("other", "b"), (1,)),
+    ],
+)
+def test_not_asked_for(key: Key, entries: tuple[int, ...]) -> None:
+    """What was on record when somebody edited the steps is not taken for something else."""
+    config = read_config({"apps": [{"name": "a"}, {"selector": {"matchLabels": {"x": "y"}}}]})
+
+    with pytest.raises(TargetError, match=r"not in spec\.steps any more"):
+        Wishes(config, "shop:dev", "argocd").request(key, entries)
 
 
 def test_depth_is_no_obstacle() -> None:

@@ -1,0 +1,88 @@
+"""What the configurations of all steps share: strictness, the words for faults, and the choice of Applications."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from kargo_py.api.types import PlainDuration, wire_name
+from kargo_py.argocd.selectors import Selector, read_selector
+from kargo_py.argocd.targets import Choice
+from kargo_py.messages import Shown, message
+
+NOT_A_STRING = message(
+    "must be a string; put a revision made of digits in quotes",
+    do="Part of *invalid configuration*: YAML takes `123456`, `1e6` or `true` without quotes for something else. "
+    'Write `"123456"`.',
+    shown=Shown.PROMOTION,
+)
+ONE_OF_NAME_AND_SELECTOR = message(
+    "exactly one of name and selector must be given",
+    do="Part of *invalid configuration*: an entry names one Application by its `name`, or chooses some by their labels "
+    "with `selector`.",
+    shown=Shown.PROMOTION,
+)
+
+
+class Config(BaseModel):
+    """Configuration is checked strictly: a field that nothing reads is a mistake somebody should hear of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=wire_name)
+
+
+NonEmpty = Annotated[str, Field(min_length=1)]
+
+
+def _selector(value: Any) -> Selector | None:
+    return None if value is None else read_selector(value)
+
+
+class AppChoice(Config):
+    """Which Applications an entry is about: one by name, or all with certain labels; "" is the default namespace.
+
+    ``wait_for_creation``: how long to wait until there is one.
+    """
+
+    name: str = ""
+    selector: Annotated[Selector | None, PlainValidator(_selector)] = None
+    namespace: str = ""
+    wait_for_creation: PlainDuration | None = None
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> Self:
+        if bool(self.name) == bool(self.selector):
+            raise ValueError(ONE_OF_NAME_AND_SELECTOR())
+        return self
+
+    def choice(self, default_namespace: str) -> Choice:
+        """Which Applications these are."""
+        return Choice(self.namespace or default_namespace, self.name, self.selector)
+
+
+C = TypeVar("C", bound=Config)
+
+_MOST_FAULTS = 3
+
+
+def read_as(model: type[C], config: object) -> C:
+    """Check *config*; raises ValueError that names each wrong field, or the first few."""
+    try:
+        return model.model_validate(config)
+    except ValidationError as error:
+        faults = [f"{_where(fault['loc'])}: {_what(fault)}" for fault in error.errors()[:_MOST_FAULTS]]
+        raise ValueError("; ".join(faults)) from error
+
+
+def _where(location: Sequence[int | str]) -> str:
+    return "config" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+
+
+def _what(fault: ErrorDetails) -> str:
+    if fault["type"] == "string_type" and isinstance(
+        fault["input"], int | float
+    ):  # in YAML without quotes; bool is int
+        return NOT_A_STRING()
+    return fault["msg"].removeprefix("Value error, ")
