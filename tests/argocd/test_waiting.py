@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kargo_py.argocd.application import REFRESH, Application, ApplicationCodec
 from kargo_py.argocd.health import SETTLE
@@ -281,7 +281,7 @@ class Worker:
     def __init__(self, ahead: float) -> None:
         self._ahead = ahead
         self.annotation: str | None = None
-        self.reconciled_at: str | None = None
+        self.reconciled_at = EARLY
         self.reading: tuple[float, str | None] | None = None
         self.looks: list[float] = []
         """When each look that has ended began."""
@@ -299,6 +299,7 @@ class Worker:
         self.looks.append(began)
 
 
+@settings(max_examples=500)
 @given(
     steps=st.lists(
         st.tuples(st.floats(0.01, 3), st.sampled_from(["worker", "worker", "somebody", "nobody"])), max_size=40
@@ -307,7 +308,8 @@ class Worker:
 )
 def test_what_is_judged_is_newer_than_the_question(steps: list[tuple[float, str]], ahead: float) -> None:
     """Whenever Argo CD counts as having looked, a look has ended that began after we had asked."""
-    argo, asked, standing, shown, now = Worker(ahead), None, 0.0, None, 100.0
+    argo, asked, now = Worker(ahead), None, 100.0
+    shown, standing = argo.reconciled_at, now
     for pause, who in steps:
         now += pause
         if who == "worker":
