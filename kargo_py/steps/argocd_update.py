@@ -268,7 +268,7 @@ class ArgoCDUpdate:
             return Intend(records)
         if not waits:
             refusals = [look.refusal for look in looks if look.refusal]
-            return _finish(records, context.output, refusals)
+            return self._finish(turn, records, refusals)
         if config.on_partial_failure == "terminate" and any(look.failed for look in looks):
             return self._terminating(turn, records, waits)
         times = [_time_left(context, look) for look in looks if look.wait is not None]
@@ -362,6 +362,17 @@ class ArgoCDUpdate:
             # The last attempt ended as it did; that there is no other is not its end.
             return _Look(attempts, refusal=NO_NEW_ATTEMPT(why=error))
         return _Look([*attempts, new], intends=True)
+
+    def _finish(self, turn: _Turn, records: Sequence[Record], refusals: Sequence[str]) -> Finished:
+        """All Applications have ended: the step is what the worst is; a dry run says nothing of what is there."""
+        ends, output = latest(records), _output(records, turn.context.output)
+        bad = [r for r in ends if r.state is not TargetState.SUCCEEDED]
+        if bad:
+            said = [*(r.message for r in bad), *refusals]
+            return Finished(StepStatus.FAILED, first_few(said), output, records=records)
+        judged = [r for r in ends if not r.sync.dry_run and turn.wishes.judges(r)]
+        check = HealthCheckStep(uses=USES, config=check_config(judged)) if judged else None
+        return Finished(StepStatus.SUCCEEDED, left_out_message(output), output, check, records)
 
     def _with_time_of_its_own(self, context: StepContext, seen: Observation) -> Record:
         """The record of *seen*, whose time begins when it could run: not while others held the Application."""
@@ -556,13 +567,3 @@ def _said_of_end(context: StepContext, failures: Sequence[str], others: str) -> 
 def _output(records: Sequence[Record], before: Any) -> dict[str, Any]:
     """What the step puts out in the end; *before* is what it has put out so far."""
     return {"apps": [{"name": r.name, "namespace": r.namespace} for r in latest(records)], **left_out_of(before)}
-
-
-def _finish(records: Sequence[Record], before: Any, refusals: Sequence[str]) -> Finished:
-    """All Applications have ended: the step is what the worst of them is."""
-    ends, output = latest(records), _output(records, before)
-    bad = [r for r in ends if r.state is not TargetState.SUCCEEDED]
-    if bad:
-        return Finished(StepStatus.FAILED, first_few([*(r.message for r in bad), *refusals]), output, records=records)
-    check = HealthCheckStep(uses=USES, config=check_config(ends))
-    return Finished(StepStatus.SUCCEEDED, left_out_message(output), output, check, records)
