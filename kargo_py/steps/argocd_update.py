@@ -21,7 +21,9 @@ from kargo_py.api.stamp import Stamp, StampError, make_stamp
 from kargo_py.api.types import Duration, Time
 from kargo_py.argocd.application import describe
 from kargo_py.argocd.operation import NOT_STARTED
-from kargo_py.deployers.argocd import ArgoCD, Origin, TargetError, UpdateRequest, check_config
+from kargo_py.deployers.argocd import ArgoCD, Origin
+from kargo_py.deployers.argocd_admission import TargetError, UpdateRequest
+from kargo_py.deployers.argocd_health import check_config
 from kargo_py.deployers.base import Observation, Record, TargetState
 from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.errors import Forbidden, Invalid, KubeError

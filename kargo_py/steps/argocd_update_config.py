@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from kargo_py.api.types import wire_name
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
-from kargo_py.deployers.argocd import UpdateRequest
+from kargo_py.deployers.argocd_admission import UpdateRequest
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 

@@ -15,7 +15,9 @@ from kargo_py.api.names import Actor
 from kargo_py.api.stamp import STAMP_KEY, parse_stamp
 from kargo_py.argocd.application import Application, ApplicationCodec
 from kargo_py.argocd.sources import HelmParameter, SourceUpdate
-from kargo_py.deployers.argocd import ArgoCD, Origin, TargetError, UpdateRequest, check_config
+from kargo_py.deployers.argocd import ArgoCD, Origin
+from kargo_py.deployers.argocd_admission import TargetError, UpdateRequest
+from kargo_py.deployers.argocd_health import check_config
 from kargo_py.deployers.base import Before, Record, TargetState
 from kargo_py.kube.client import Codec, Page, PatchType
 from kargo_py.kube.errors import Conflict, Forbidden, Invalid, KubeError, OutcomeUnknown
@@ -320,7 +322,7 @@ async def test_refused(app: Application, request_: UpdateRequest, words: str) ->
     """What cannot be promoted to is refused before anything is written."""
     async with running(Server(app, live=app)) as argocd:
         with pytest.raises(TargetError) as caught:
-            await argocd.prepare(request_)
+            await argocd.admission.prepare(request_)
 
     assert words in str(caught.value)
 
@@ -335,25 +337,25 @@ async def test_owner_that_would_undo_the_edit() -> None:
     server = Server(OWNED, live=OWNED)
     async with running(server) as argocd:
         server.objects[SET_KEY] = {"spec": {}}
-        await argocd.prepare(REQUEST)
+        await argocd.admission.prepare(REQUEST)
         with pytest.raises(TargetError, match="which would undo the change of /spec/source/targetRevision; name that"):
-            await argocd.prepare(EDIT)
+            await argocd.admission.prepare(EDIT)
         await asyncio.sleep(10)
         server.objects[SET_KEY] = {
             "spec": {"ignoreApplicationDifferences": [{"jsonPointers": ["/spec/source/targetRevision"]}]}
         }
-        await argocd.prepare(EDIT)
+        await argocd.admission.prepare(EDIT)
 
 
 async def test_owner_that_cannot_be_read() -> None:
     """Where the ApplicationSet may not be read the user is told which right is missing; one that is gone is no bar."""
     server = Server(OWNED, live=OWNED)
     async with running(server) as argocd:
-        await argocd.prepare(EDIT)
+        await argocd.admission.prepare(EDIT)
         await asyncio.sleep(10)
         server.objects[SET_KEY] = Forbidden(403, "Forbidden", "no")
         with pytest.raises(TargetError, match="allow get on applicationsets"):
-            await argocd.prepare(EDIT)
+            await argocd.admission.prepare(EDIT)
 
 
 # -- stopping and waking ---------------------------------------------------------------------------------------------

@@ -1,0 +1,117 @@
+"""What is known of an attempt on an Application: the durable record of it, and what this process keeps beside that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from kargo_py.api.stamp import Stamp
+from kargo_py.argocd.application import Application, JsonObject, OperationState, mark_of
+from kargo_py.argocd.operation import Decision, Verb, Waiting, may_have_moved, state_identity
+from kargo_py.argocd.sources import SourceEdit
+from kargo_py.deployers.argocd_admission import owner_of
+from kargo_py.deployers.base import Before, Record, TargetState
+
+KIND = "argocd"
+
+_STATES = {
+    Verb.SUCCEEDED: TargetState.SUCCEEDED,
+    Verb.FAILED: TargetState.FAILED,
+    Verb.STOPPED: TargetState.STOPPED,
+    Verb.MISMATCHED: TargetState.WRONG_REVISION,
+    Verb.SUPERSEDED: TargetState.SUPERSEDED,
+    Verb.LOST: TargetState.LOST,
+    Verb.REFUSED: TargetState.REFUSED,
+    Verb.NOT_STARTED: TargetState.NOT_STARTED,
+}
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What this process keeps about one attempt; all of it may be lost, times are of the loop's clock.
+
+    ``latched``: its ending, kept before a queue or a newer state can hide it. ``never_issued``: no start was ever sent.
+    ``since``: since when the Application's operation has been as it is (``aspect``), and ``nudges`` how many were sent
+    since. ``terminated_at``: when it was last asked to end. The step's own: ``held``, somebody else's operation had the
+    Application when we last looked; ``free_since``, the time it became free, until that is written; ``repeat_at``, when
+    the next attempt may follow; ``give_up_at``, until when its end is waited for.
+    """
+
+    latched: OperationState | None = None
+    never_issued: bool = False
+    aspect: object = None
+    since: float | None = None
+    nudges: int = 0
+    terminated_at: float | None = None
+    held: bool = False
+    free_since: str | None = None
+    repeat_at: float | None = None
+    give_up_at: float | None = None
+
+    def unchanged(self, aspect: object, now: float) -> float:
+        """Seconds for which the Application's operation has been like *aspect*, as it is now."""
+        if self.since is None or self.aspect != aspect:
+            self.aspect, self.since, self.nudges = aspect, now, 0
+        return now - self.since
+
+
+def new_record(app: Application, edit: SourceEdit, step: str, attempt: int, mark: str, initiator_name: str) -> Record:
+    return Record(
+        kind=KIND,
+        namespace=app.metadata.namespace,
+        name=app.metadata.name,
+        uid=app.metadata.uid,
+        step=step,
+        attempt=attempt,
+        stamp=mark,
+        resource_version=app.metadata.resource_version,
+        history_id=app.history_id,
+        desired=edit.desired if any(edit.desired) else (),
+        before=tuple(Before(pointer, value) for pointer, value in sorted(edit.before.items())) if attempt else (),
+        seen_stamp=app.metadata.annotations.stamp or "",
+        seen_state=state_identity(app) if owner_of(app) is not None else None,
+        initiator=initiator_name,
+    )
+
+
+def orphan_record(app: Application, stamp: Stamp) -> Record:
+    """A record of the attempt *stamp*, which *app* has under way and whose own record is gone."""
+    return new_record(app, SourceEdit(()), stamp.step, stamp.attempt, str(stamp), "")
+
+
+def rests_on(record: Record) -> object:
+    """What must be as recorded when the start is made."""
+    return (record.uid, record.desired, record.before, record.seen_stamp, record.seen_state, record.history_id)
+
+
+def may_have_begun(app: Application | None, record: Record, attempt: Attempt) -> bool:
+    """False if *app* shows that the attempt was certainly not started."""
+    if app is None or record.attempt == 0:
+        return True
+    if attempt.never_issued:
+        return False
+    moved = (app.metadata.annotations.stamp or "") != record.seen_stamp or may_have_moved(app, record.seen_state)
+    return moved or operation_of(app, record.stamp) is not None
+
+
+def operation_of(app: Application, mark: str) -> JsonObject | None:
+    """The operation *mark* if *app* has it, requested, under way or complete."""
+    state = app.status.operation_state
+    found = (app.operation, state.operation if state is not None else None)
+    return next((operation for operation in found if mark_of(operation) == mark), None)
+
+
+def updated(record: Record, decision: Decision) -> Record:
+    state = _STATES.get(decision.verb)
+    if state is None:
+        running = decision.waiting in {Waiting.RUNNING, Waiting.HELD_UP, Waiting.STOPPING}
+        return msgspec.structs.replace(record, state=TargetState.RUNNING if running else TargetState.PENDING)
+    return msgspec.structs.replace(
+        record,
+        state=state,
+        message=decision.message,
+        revisions=decision.revisions,
+        started_at=decision.started_at,
+        finished_at=decision.finished_at,
+    )
