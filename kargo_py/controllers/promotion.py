@@ -183,7 +183,7 @@ class _DeletedError(Exception):
     """The Promotion was deleted while it was being worked on."""
 
 
-class PromotionController:
+class PromotionReconciler:
     """Reconciles Promotions."""
 
     def __init__(self, world: World) -> None:

@@ -17,8 +17,8 @@ import structlog
 
 from kargo_py.api.stamp import StampError, check_instance
 from kargo_py.argocd.application import APPLICATIONS
-from kargo_py.controllers.promotion import PromotionController
-from kargo_py.controllers.stage import StageController
+from kargo_py.controllers.promotion import PromotionReconciler
+from kargo_py.controllers.stage import StageReconciler
 from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.world import COMPONENT, NAMESPACES, Responsibility, World
 from kargo_py.deployers.argocd import ArgoCD
@@ -145,7 +145,7 @@ def assemble(
     return Assembly(
         world,
         [world.stages, world.promotions, world.freights, argocd.applications],
-        [PromotionController(world).controller(), StageController(world).controller(), Sweeper(world).controller()],
+        [PromotionReconciler(world).controller(), StageReconciler(world).controller(), Sweeper(world).controller()],
         recorders,
         servers,
     )
