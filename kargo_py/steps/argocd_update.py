@@ -130,6 +130,7 @@ ATTEMPTS = 3
 """How often an attempt that other work has undone is made, at most."""
 
 _FAULTS = 3
+_YIELD_EVERY = 50
 _LEAST_ROOM = 64 * 1024
 _BETWEEN_ATTEMPTS = wait_exponential(multiplier=5, exp_base=3, max=60) + wait_random(0, 2)
 _PROMPT = timedelta(seconds=10)
@@ -288,14 +289,15 @@ class ArgoCDUpdate:
     async def _looks(self, turn: _Turn) -> list[_Look]:
         """Each target in its turn. Where one failure ends all: what has ended first, and nothing is begun after it."""
         groups = by_target(turn.context.records)
-        if turn.config.on_partial_failure == "wait":
-            return [await self._look(turn, attempts) for attempts in groups]
+        alone = turn.config.on_partial_failure == "wait"
         looks: dict[Key, _Look] = {}
         failed = False
-        for attempts in sorted(groups, key=self._order_of_begin):
+        for number, attempts in enumerate(groups if alone else sorted(groups, key=self._order_of_begin), 1):
             look = self._glance(attempts) if failed else await self._look(turn, attempts)
-            failed = failed or look.failed
+            failed = failed or (look.failed and not alone)
             looks[attempts[-1].key] = look
+            if number % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
         return [looks[attempts[-1].key] for attempts in groups]
 
     def _order_of_begin(self, attempts: Sequence[Record]) -> int:
