@@ -59,7 +59,7 @@ async def test_killed_at_each_write(crds: ApiServer, namespace: str, tmp_path: P
                 child = proof.program(number, when)
                 await promote(proof, name)
                 try:
-                    await asyncio.to_thread(poll, partial(is_dead, child), "the program lives on")
+                    await asyncio.to_thread(poll, partial(is_dead, child), f"the program lives on: {number} {when}")
                 finally:
                     child.kill()
                 late = (number, when) >= (3, "after") or (number, when) == (2, "after")
@@ -90,7 +90,7 @@ async def test_killed_while_waiting_for_creation(crds: ApiServer, namespace: str
                     if number > 3:
                         await proof.until(partial(is_told, proof, name))
                         await create_web(proof, name)
-                    await asyncio.to_thread(poll, partial(is_dead, child), "the program lives on")
+                    await asyncio.to_thread(poll, partial(is_dead, child), f"the program lives on: {number} {when}")
                 finally:
                     child.kill()
                 if number <= 3:
