@@ -99,8 +99,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.controllers.availability": {" and ": "joins names", " or ": "joins names"},
     "kargo_py.controllers.promotion": {"its deletion": "a name: ACTOR on the page"},
     "kargo_py.controllers.running": {"cache {}": "the name of a task", "controller {}": "the name of a task"},
-    "kargo_py.controllers.stage_status": {
-        "this verification cannot be read": "in memory only",
+    "kargo_py.controllers.stage_conditions": {
         "0/{} Fulfilled": "Kargo's summary",
         "{}/{} Fulfilled": "Kargo's summary",
     },

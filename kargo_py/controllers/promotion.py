@@ -18,12 +18,13 @@ import structlog
 from kargo_py.api.abort import ANNOTATION_ABORT, Abort, AbortError, latched_abort, read_abort
 from kargo_py.api.freight import Freight
 from kargo_py.api.names import ANNOTATION_CREATE_ACTOR, Actor
-from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase, PromotionStep, StepStatus
+from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase, PromotionStep, StepStatus, phase_of
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.operation import operation_aspect
 from kargo_py.controllers.availability import unavailable
+from kargo_py.controllers.control_flow import is_control_flow, refusal
 from kargo_py.controllers.world import PROMOTIONS, World, attempts_of, awaited_in, awaits, event_annotations, event_name
 from kargo_py.deployers.base import Record, RecordError, TargetState, footprint
 from kargo_py.engine.machine import (
@@ -205,10 +206,15 @@ class PromotionReconciler:
         return (
             Controller("promotion", self.reconcile)
             .watches(world.stages, _acknowledged(), _acknowledged_promotion)
+            .watches(world.stages, changed(is_control_flow), self._queued)
             .watches(world.promotions, _own_news(), _itself)
             .watches(world.argocd.applications, _operation_news(), self._waiting_for_target)
             .watches(world.argocd.applications, _newly_chosen(), self._waiting_for_creation)
         )
+
+    def _queued(self, _old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        queued = self._world.promotions.indexed("stage", JSON.meta(new).key) if new is not None else ()
+        return [JSON.meta(p).key for p in queued if phase_of(p) == PromotionPhase.PENDING]
 
     def _waiting_for_target(self, old: Application | None, new: Application | None) -> Iterable[Key]:
         app = new or old
@@ -242,6 +248,9 @@ class PromotionReconciler:
         if stage_raw is None:
             world.recorder.record(_no_stage_event(promotion))
         if stage is None or promotion.metadata.deletion_timestamp:
+            return None
+        if (why := refusal(stage, promotion)) is not None:
+            await self._end(raw, fail(promotion, PromotionPhase.ERRORED, why, world.now()))
             return None
         current = stage.status.current_promotion
         if current is None or current.name != promotion.name:
