@@ -415,17 +415,18 @@ class ArgoCDUpdate:
     async def _end_rest(self, turn: _Turn) -> Waiting | Finished:
         """Terminate what was under way when the step had had its time, or when one target had failed."""
         context = turn.context
+        failures = _failures(context.records)
         # What had failed before the others were asked to end is the reason for that, if the step wants it so.
-        failures = _failures(context.records) if turn.config.on_partial_failure == "terminate" else []
+        reasons = failures if turn.config.on_partial_failure == "terminate" else []
         outcome = await self._end_all(context, give_up=self._out_of_patience(context))
         if isinstance(outcome, Waiting):
-            said = _said_of_end(context, failures, outcome.message)
+            said = _said_of_end(context, reasons, outcome.message)
             return dataclasses.replace(outcome, message=said)
         stopped = {(record.key, record.stamp) for record in context.records if record.stopping_since}
         others = [record.message for record in latest(outcome) if (record.key, record.stamp) in stopped]
         return Finished(
             StepStatus.FAILED,
-            _said_of_end(context, failures, first_few(others)),
+            _said_of_end(context, reasons, first_few(others if reasons else [*others, *failures])),
             _output(outcome, context.output),
             records=outcome,
         )
@@ -559,10 +560,10 @@ def _failures(records: Sequence[Record]) -> list[str]:
     return [record.message for record in ended if record.state is not TargetState.SUCCEEDED]
 
 
-def _said_of_end(context: StepContext, failures: Sequence[str], others: str) -> str:
-    """What is said of a step that ends what it has under way, and why it does."""
-    if failures:
-        return ENDING_THE_OTHERS(failures=first_few(failures), waits=others)
+def _said_of_end(context: StepContext, reasons: Sequence[str], others: str) -> str:
+    """What is said of a step that ends what it has under way, for these *reasons* or because of its time-out."""
+    if reasons:
+        return ENDING_THE_OTHERS(failures=first_few(reasons), waits=others)
     return _timed_out(context, others)
 
 
