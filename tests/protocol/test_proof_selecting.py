@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from kargo_py.api.stamp import AWAITED_KEY
-from kargo_py.argocd.application import APPLICATIONS
 from kargo_py.controllers.world import PROMOTIONS
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.resources import Key
@@ -106,7 +105,7 @@ async def test_killed_while_waiting_for_creation(crds: ApiServer, namespace: str
                 with proof.controllers():
                     await proof.ended(name)
                 assert proof.phase(name) == "Succeeded", (number, when)
-                await proof.client.delete(APPLICATIONS, Key(namespace, name))
+                await proof.write(name, {"metadata": {"labels": {"tier": None}}})
         counted = starts(crds, namespace)
         acts = carried_out(crds, namespace)
 
