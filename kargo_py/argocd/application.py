@@ -86,10 +86,11 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SyncPolicy(msgspec.Struct, frozen=True, rename="camel"):
-    """What a hand-written operation must copy: Argo CD does not add these by itself."""
+    """What a hand-written operation must copy: Argo CD does not add these by itself; and whether it syncs by itself."""
 
     sync_options: list[str] | None = None
     retry: JsonObject | None = None
+    automated: JsonObject | None = None
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -167,6 +168,12 @@ class OperationState(msgspec.Struct, frozen=True, rename="camel"):
     def in_progress(self) -> bool:
         """True in any other phase, one that we do not know included; a state without a phase is none."""
         return bool(self.phase) and not self.completed
+
+    @property
+    def dry_run(self) -> bool:
+        """True for an operation that only tried: it says nothing about what is deployed, and no refresh follows it."""
+        sync = self.operation.get("sync")
+        return isinstance(sync, dict) and sync.get("dryRun") is True
 
     @property
     def mark(self) -> str | None:

@@ -19,13 +19,14 @@ import structlog
 from kargo_py.api.abort import ANNOTATION_ABORT, Abort, AbortError, latched_abort, read_abort
 from kargo_py.api.freight import Freight
 from kargo_py.api.names import ANNOTATION_CREATE_ACTOR, Actor
-from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase, PromotionStep, StepStatus
+from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase, PromotionStep, StepStatus, phase_of
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.operation import operation_aspect
 from kargo_py.controllers.availability import unavailable
-from kargo_py.controllers.world import PROMOTIONS, World, awaited_in, awaits, event_annotations, event_name
+from kargo_py.controllers.control_flow import is_control_flow, refusal
+from kargo_py.controllers.world import PROMOTIONS, World, attempts_of, awaited_in, awaits, event_annotations, event_name
 from kargo_py.deployers.base import Record, RecordError, TargetState, footprint
 from kargo_py.engine.machine import (
     CurrentStep,
@@ -171,6 +172,13 @@ Of many targets it is up to :data:`_COALESCE_MANY` times that long: each write h
 _COALESCE_MANY = 5
 _MANY = 20
 
+LOOK_TIME = 0.001
+"""Seconds for each target from one look at a Promotion of many to the next.
+
+A look takes about a quarter of that, and each event on one of hundreds of targets asks for a look at all of them: the
+other Promotions need the rest.
+"""
+
 LOOK_AGAIN = 60.0
 """Seconds after which a Promotion that waits is looked at even if no event woke it."""
 
@@ -193,6 +201,7 @@ class PromotionReconciler:
         self._world = world
         self._pending_since: dict[Key, float] = {}
         self._give_up_at: dict[Key, float] = {}
+        self._next_look: dict[Key, float] = {}
 
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Promotion."""
@@ -200,6 +209,7 @@ class PromotionReconciler:
         controller = (
             Controller("promotion", self.reconcile)
             .watches(world.stages, _acknowledged(), _acknowledged_promotion)
+            .watches(world.stages, changed(is_control_flow), self._queued)
             .watches(world.promotions, _own_news(), _itself)
             .watches(world.argocd.applications, _operation_news(), self._waiting_for(lambda app: app.key))
             .watches(world.argocd.applications, _newly_chosen(), self._waiting_for_creation)
@@ -207,6 +217,10 @@ class PromotionReconciler:
         for watch in world.watches:
             controller.watches(watch.cache, watch.predicate, self._waiting_for(watch.key))
         return controller
+
+    def _queued(self, _old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        queued = self._world.promotions.indexed("stage", JSON.meta(new).key) if new is not None else ()
+        return [JSON.meta(p).key for p in queued if phase_of(p) == PromotionPhase.PENDING]
 
     def _waiting_for(self, key: Callable[[T], Key]) -> Callable[[T | None, T | None], Iterable[Key]]:
         """The Promotions that have the changed object on record; *key* is that object's."""
@@ -234,9 +248,10 @@ class PromotionReconciler:
         raw = await world.promotions.read(key)
         promotion = world.promotion_models.read(raw)
         if raw is None or promotion is None or promotion.finished:
-            self._pending_since.pop(key, None)
-            self._give_up_at.pop(key, None)
+            self._forget(key)
             return None
+        if (early := self._too_early(key, raw)) > 0:
+            return Result(requeue_after=early)
         stage_raw = await world.stages.read(Key(key.namespace, promotion.spec.stage))
         stage = world.stage_models.read(stage_raw)
         if not self._ours(promotion, stage):
@@ -246,6 +261,9 @@ class PromotionReconciler:
         if stage_raw is None:
             world.recorder.record(_no_stage_event(promotion))
         if stage is None or promotion.metadata.deletion_timestamp:
+            return None
+        if (why := refusal(stage, promotion)) is not None:
+            await self._end(raw, fail(promotion, PromotionPhase.ERRORED, why, world.now()))
             return None
         current = stage.status.current_promotion
         if current is None or current.name != promotion.name:
@@ -261,6 +279,21 @@ class PromotionReconciler:
         except RecordError as error:
             await self._end(raw, fail(promotion, PromotionPhase.ERRORED, str(error), world.now()))
             return None
+
+    def _too_early(self, key: Key, raw: JsonObject) -> float:
+        """Seconds for which a Promotion of many targets is left alone, since it was looked at just now."""
+        targets = len(attempts_of(raw))
+        if targets < _MANY:
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        early = self._next_look.get(key, now) - now
+        if early <= 0:
+            self._next_look[key] = now + targets * LOOK_TIME
+        return early
+
+    def _forget(self, key: Key) -> None:
+        for times in (self._pending_since, self._give_up_at, self._next_look):
+            times.pop(key, None)
 
     def _ours(self, promotion: Promotion, stage: Stage | None) -> bool:
         """Whether this controller acts on *promotion*: its Stage decides, its own label where that cannot be read."""
@@ -492,8 +525,7 @@ class PromotionReconciler:
         world = self._world
         await world.write_status(world.promotions, raw, promotion.status.wire())
         key = Key(promotion.namespace, promotion.name)
-        self._pending_since.pop(key, None)
-        self._give_up_at.pop(key, None)
+        self._forget(key)
         phase = promotion.status.phase
         _log.info(
             "promotion ended",

@@ -56,8 +56,8 @@ CRDS_MISSING = message(
 )
 RIGHTS_MISSING = message(
     "{why}; allow get, list, watch and patch on {resource}",
-    do="Give the user or service account these rights. For Promotions, Stages and Freight `patch` is needed on their "
-    "`status` only.",
+    do="Give the user or service account these rights. For Promotions and Freight `patch` is needed on their `status` "
+    "only, for Stages on their metadata, too.",
     shown=Shown.COMMAND_LINE,
 )
 
@@ -164,6 +164,7 @@ def assemble(
         )
     clients = {"kargo": client} if argocd.client is client else {"kargo": client, "argocd": argocd.client}
     recorders = [EventRecorder(each, COMPONENT, instance, now=now) for each in clients.values()]
+    argocd.recorder = argocd.recorder or recorders[-1]
     counts = {name: getattr(each, "stats", None) for name, each in clients.items()}
     servers = {name: stats for name, stats in counts.items() if isinstance(stats, Stats)}
     world = World(

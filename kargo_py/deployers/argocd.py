@@ -39,9 +39,10 @@ from kargo_py.argocd.operation import (
 )
 from kargo_py.argocd.sources import SourceEdit, reverse_edit
 from kargo_py.argocd.start import Initiator, revert_patch, start_patch
-from kargo_py.argocd.stop import Patch, nudge_patch, terminate_patch
+from kargo_py.argocd.stop import Patch, nudge_patch, refresh_patch, terminate_patch
 from kargo_py.argocd.targets import labels_of
 from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, unauthorized
+from kargo_py.deployers.argocd_events import started_event
 from kargo_py.deployers.argocd_health import Checks
 from kargo_py.deployers.argocd_records import Attempt, may_have_begun, new_record, operation_of, rests_on, updated
 from kargo_py.deployers.base import HealthVerdict, Observation, Record
@@ -51,6 +52,7 @@ from kargo_py.kube.client import Client, PatchType
 from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import encode
 from kargo_py.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, OutcomeUnknown
+from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key
 from kargo_py.kube.writes import guarded_patch, uninterrupted
 from kargo_py.messages import Shown, message
@@ -109,9 +111,11 @@ class ArgoCD:
         namespace: str = "",
         default_namespace: str = "argocd",
         now: Callable[[], datetime] = utc_now,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self._client = client
         self._now = now
+        self._recorder = recorder
         self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
         self.applications: Cache[Application] = Cache(
@@ -233,6 +237,7 @@ class ArgoCD:
                     case Verb.TERMINATE if app is not None:
                         await self._terminate(app, record.stamp)
                     case _:
+                        self._tell(record, request)
                         return self._observation(record, decision, issued=issued)
             except (Conflict, NotFound) as error:
                 refused = self._held_back(record.key, error)
@@ -328,6 +333,16 @@ class ArgoCD:
             raise
         self.applications.observe(answer)
 
+    def _tell(self, record: Record, request: UpdateRequest) -> None:
+        """Once it can be seen, put the Event of the start on the Application if that is asked for."""
+        attempt = self.attempt(record.key, record.stamp)
+        app = self.applications.get(record.key)
+        if self._recorder is None or not request.event or attempt.told or app is None:
+            return
+        if record.attempt and (attempt.latched is not None or operation_of(app, record.stamp) is not None):
+            attempt.told = True
+            self._recorder.record(started_event(app, record))
+
     async def _terminate(self, app: Application, mark: str) -> None:
         """Ask for the end once; that it was accepted proves nothing, so an unknown outcome does not matter either."""
         # A required field of Argo CD's; nothing of ours reads it back.
@@ -391,6 +406,7 @@ class ArgoCD:
             record.history_id,
             record.initiator,
             record.seen_state,
+            sync=record.sync,
             adopted=record.attempt == 0,
             accept_newer=request is not None and request.accept_newer,
         )
@@ -426,9 +442,15 @@ class ArgoCD:
         """The Applications that a health check is about; none if it cannot be read."""
         return self._checks.checked(config)
 
-    def assess(self, config: Mapping[str, Any]) -> HealthVerdict:
-        """Judge a health check from the cache."""
-        return self._checks.assess(config)
+    def assess(self, configs: Sequence[Mapping[str, Any]]) -> HealthVerdict:
+        """Judge health checks from the cache."""
+        return self._checks.assess(configs)
+
+    async def refresh(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        """Ask for a refresh of what has been in doubt for too long; Conflict says that there is news meanwhile."""
+        for app in self._checks.stale(configs):
+            await self._patch(app.key, refresh_patch(app))
+            self._checks.asked(app.key)
 
 
 def _undecided(record: Record) -> KubeError:

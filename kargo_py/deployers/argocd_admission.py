@@ -14,6 +14,7 @@ from kargo_py.api.names import AuthorizedStageError, authorized_stages
 from kargo_py.argocd.application import APPLICATIONS, Application, ApplicationCodec, JsonObject, describe
 from kargo_py.argocd.applicationset import APPLICATION_SETS, undone
 from kargo_py.argocd.operation import controllable
+from kargo_py.argocd.options import EVERYTHING, OptionsError, SyncOptions
 from kargo_py.argocd.sources import SourceEdit, SourceUpdate, SourceUpdateError, edit_sources
 from kargo_py.argocd.targets import NAMED_IS_MISSING, Choice, looked_up_by
 from kargo_py.kube.cache import Cache
@@ -26,7 +27,7 @@ from kargo_py.messages import Shown, message
 DOES_NOT_FIT = message(
     "{app} {fault}",
     do="What the step's config asks does not fit the Application's sources: see *has no source with …* and *is asked "
-    "for two revisions …*.",
+    "for two …*, or the number of `revisions`.",
     shown=Shown.PROMOTION,
 )
 OWNER_UNSEEN = message(
@@ -75,7 +76,8 @@ class TargetError(ValueError):
 class UpdateRequest:
     """What a step asks of one Application; ``stage`` is "<project>:<stage>".
 
-    ``entries``: the indexes of the entries that chose it, where its name alone does not tell.
+    ``entries``: the indexes of the entries that chose it, where its name alone does not tell. ``health_check``: whether
+    it is judged from then on. ``event``: whether an Event tells the start.
     """
 
     key: Key
@@ -83,6 +85,9 @@ class UpdateRequest:
     updates: Sequence[SourceUpdate] = ()
     entries: Sequence[int] = ()
     accept_newer: bool = False
+    sync: SyncOptions = EVERYTHING
+    health_check: bool = True
+    event: bool = False
 
 
 class Admission:
@@ -153,8 +158,8 @@ class Admission:
         if reason := unauthorized(app, request.stage):
             raise TargetError(reason)
         try:
-            edit = edit_sources(app.spec, request.updates)
-        except SourceUpdateError as error:
+            edit = edit_sources(app.spec, request.updates, request.sync)
+        except (SourceUpdateError, OptionsError) as error:
             raise TargetError(DOES_NOT_FIT(app=app, fault=error)) from error
         return app, edit
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from kargo_py.api.types import Time
+from kargo_py.argocd.options import EVERYTHING, SyncOptions
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 
@@ -70,10 +71,11 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     ``resource_version`` and ``history_id`` are those of the version decided on, ``seen_stamp`` is the stamp annotation
     it carried: as long as the Application still carries that one, ours was never carried out. ``desired`` has a
     revision per source ("" = any). ``seen_state`` tells the operation that ``operationState`` showed then, where the
-    annotation is not enough. ``initiator`` is the user who appears as the one who started it. ``free_since`` is
-    when the target became free for us, if it was held by somebody else's work before; ``stopping_since`` is when its
-    step had had its time, or another target had failed, and it was asked to end. ``entries`` are the indexes of those
-    entries of the step's config that chose the target; none: those that name it. An attempt 0 was started by a real
+    annotation is not enough. ``sync`` is how to sync. ``initiator`` is the user who appears as the one who started it.
+    ``free_since`` is when the target became free for us, if it was held by somebody else's work before;
+    ``stopping_since`` is when its step had had its time, or another target had failed, and it was asked to end.
+    ``entries`` are the indexes of those entries of the step's config that chose the target; none: those that name it.
+    An attempt 0 was started by a real
     Kargo and taken over.
     """
 
@@ -91,6 +93,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     seen_stamp: str = ""
     seen_state: str | None = None
     initiator: str = ""
+    sync: SyncOptions = EVERYTHING
     free_since: str | None = None
     stopping_since: str | None = None
     entries: tuple[int, ...] = ()
@@ -218,13 +221,20 @@ class HealthVerdict:
     issues: tuple[str, ...] = ()
     trusted: bool = True
     recheck_after: float | None = None
+    refresh: bool = False
 
 
 class HealthChecker(Protocol):
-    """Judges the health checks a step left behind."""
+    """Judges the health checks that steps left behind."""
 
-    def assess(self, config: Mapping[str, Any]) -> HealthVerdict:
-        """Judge one check from the cache; *config* is what the step recorded, as read back: check it."""
+    def assess(self, configs: Sequence[Mapping[str, Any]]) -> HealthVerdict:
+        """Judge checks from the cache, in the order of the steps; of two on one object the later one counts.
+
+        *configs* are what the steps recorded, as read back: check them.
+        """
+
+    async def refresh(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        """Ask the tool, once, to look at those objects where the verdict says that this may help."""
 
     def checked(self, config: Mapping[str, Any]) -> Sequence[Key]:
         """The objects whose events may change the verdict."""

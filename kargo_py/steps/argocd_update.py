@@ -136,6 +136,7 @@ ATTEMPTS = 3
 """How often an attempt that other work has undone is made, at most."""
 
 _FAULTS = 3
+_YIELD_EVERY = 50
 _LEAST_ROOM = 64 * 1024
 _BETWEEN_ATTEMPTS = wait_exponential(multiplier=5, exp_base=3, max=60) + wait_random(0, 2)
 _PROMPT = timedelta(seconds=10)
@@ -274,7 +275,7 @@ class ArgoCDUpdate:
             return Intend(records)
         if not waits:
             refusals = [look.refusal for look in looks if look.refusal]
-            return _finish(records, context.output, refusals)
+            return self._finish(turn, records, refusals)
         if config.on_partial_failure == "terminate" and any(look.failed for look in looks):
             return self._terminating(turn, records, waits)
         times = [_time_left(context, look) for look in looks if look.wait is not None]
@@ -294,14 +295,15 @@ class ArgoCDUpdate:
     async def _looks(self, turn: _Turn) -> list[_Look]:
         """Each target in its turn. Where one failure ends all: what has ended first, and nothing is begun after it."""
         groups = by_target(turn.context.records)
-        if turn.config.on_partial_failure == "wait":
-            return [await self._look(turn, attempts) for attempts in groups]
+        alone = turn.config.on_partial_failure == "wait"
         looks: dict[Key, _Look] = {}
         failed = False
-        for attempts in sorted(groups, key=self._order_of_begin):
+        for number, attempts in enumerate(groups if alone else sorted(groups, key=self._order_of_begin), 1):
             look = self._glance(attempts) if failed else await self._look(turn, attempts)
-            failed = failed or look.failed
+            failed = failed or (look.failed and not alone)
             looks[attempts[-1].key] = look
+            if number % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
         return [looks[attempts[-1].key] for attempts in groups]
 
     def _order_of_begin(self, attempts: Sequence[Record]) -> int:
@@ -369,6 +371,17 @@ class ArgoCDUpdate:
             return _Look(attempts, refusal=NO_NEW_ATTEMPT(why=error))
         return _Look([*attempts, new], intends=True)
 
+    def _finish(self, turn: _Turn, records: Sequence[Record], refusals: Sequence[str]) -> Finished:
+        """All Applications have ended: the step is what the worst is; a dry run says nothing of what is there."""
+        ends, output = latest(records), _output(records, turn.context.output)
+        bad = [r for r in ends if r.state is not TargetState.SUCCEEDED]
+        if bad:
+            said = [*(r.message for r in bad), *refusals]
+            return Finished(StepStatus.FAILED, first_few(said), output, records=records)
+        judged = [r for r in ends if not r.sync.dry_run and turn.wishes.judges(r)]
+        check = HealthCheckStep(uses=USES, config=check_config(judged)) if judged else None
+        return Finished(StepStatus.SUCCEEDED, left_out_message(output), output, check, records)
+
     def _with_time_of_its_own(self, context: StepContext, seen: Observation) -> Record:
         """The record of *seen*, whose time begins when it could run: not while others held the Application."""
         record = seen.record
@@ -424,17 +437,18 @@ class ArgoCDUpdate:
     async def _end_rest(self, turn: _Turn) -> Waiting | Finished:
         """Terminate what was under way when the step had had its time, or when one target had failed."""
         context = turn.context
+        failures = _failures(context.records)
         # What had failed before the others were asked to end is the reason for that, if the step wants it so.
-        failures = _failures(context.records) if turn.config.on_partial_failure == "terminate" else []
+        reasons = failures if turn.config.on_partial_failure == "terminate" else []
         outcome = await self._end_all(context, give_up=self._out_of_patience(context))
         if isinstance(outcome, Waiting):
-            said = _said_of_end(context, failures, outcome.message)
+            said = _said_of_end(context, reasons, outcome.message)
             return dataclasses.replace(outcome, message=said)
         stopped = {(record.key, record.stamp) for record in context.records if record.stopping_since}
         others = [record.message for record in latest(outcome) if (record.key, record.stamp) in stopped]
         return Finished(
             StepStatus.FAILED,
-            _said_of_end(context, failures, first_few(others)),
+            _said_of_end(context, reasons, first_few(others if reasons else [*others, *failures])),
             _output(outcome, context.output),
             records=outcome,
         )
@@ -572,23 +586,13 @@ def _failures(records: Sequence[Record]) -> list[str]:
     return [record.message for record in ended if record.state is not TargetState.SUCCEEDED]
 
 
-def _said_of_end(context: StepContext, failures: Sequence[str], others: str) -> str:
-    """What is said of a step that ends what it has under way, and why it does."""
-    if failures:
-        return ENDING_THE_OTHERS(failures=first_few(failures), waits=others)
+def _said_of_end(context: StepContext, reasons: Sequence[str], others: str) -> str:
+    """What is said of a step that ends what it has under way, for these *reasons* or because of its time-out."""
+    if reasons:
+        return ENDING_THE_OTHERS(failures=first_few(reasons), waits=others)
     return _timed_out(context, others)
 
 
 def _output(records: Sequence[Record], before: Any) -> dict[str, Any]:
     """What the step puts out in the end; *before* is what it has put out so far."""
     return {"apps": [{"name": r.name, "namespace": r.namespace} for r in latest(records)], **left_out_of(before)}
-
-
-def _finish(records: Sequence[Record], before: Any, refusals: Sequence[str]) -> Finished:
-    """All Applications have ended: the step is what the worst of them is."""
-    ends, output = latest(records), _output(records, before)
-    bad = [r for r in ends if r.state is not TargetState.SUCCEEDED]
-    if bad:
-        return Finished(StepStatus.FAILED, first_few([*(r.message for r in bad), *refusals]), output, records=records)
-    check = HealthCheckStep(uses=USES, config=check_config(ends))
-    return Finished(StepStatus.SUCCEEDED, left_out_message(output), output, check, records)

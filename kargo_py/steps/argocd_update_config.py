@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from kargo_py.argocd.application import describe
+from kargo_py.argocd.options import ResourceName, SyncOptions
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
 from kargo_py.deployers.argocd_admission import TargetError, UpdateRequest
+from kargo_py.deployers.base import Record
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.config import AppChoice, Config, NonEmpty, read_as
@@ -34,6 +37,27 @@ NOT_ASKED_FOR = message(
 )
 
 
+CONTRADICTION = message(
+    "config.apps[{one}] and config.apps[{other}] contradict each other about {app}: {field} is {this} in the one and "
+    "{that} in the other",
+    do="Part of *invalid configuration*: both entries are about the same Application, which is synced once. Give "
+    "both the same value, or take one of them away.",
+    shown=Shown.PROMOTION,
+)
+DRY_RUN_CHANGES = message(
+    "dryRun changes nothing, so updateTargetRevision, kustomize and helm cannot be carried out with it",
+    do="Part of *invalid configuration*: a change of the spec would be deployed by auto-sync, or by the next sync. "
+    "Take these fields of the entry away; `revision` tries what is not in the spec yet.",
+    shown=Shown.PROMOTION,
+)
+ONE_OF_REVISION_AND_REVISIONS = message(
+    "only one of revision and revisions can be given",
+    do="Part of *invalid configuration*: `revision` is for an Application with one source, `revisions` for one with "
+    "several.",
+    shown=Shown.PROMOTION,
+)
+
+
 class KustomizeImageConfig(Config):
     """An image for ``kustomize.images``; exactly one of tag and digest."""
 
@@ -52,14 +76,14 @@ class KustomizeImageConfig(Config):
 class KustomizeConfig(Config):
     """Edits of a source's Kustomize options."""
 
-    images: Annotated[Sequence[KustomizeImageConfig], Field(min_length=1)]
+    images: Annotated[Sequence[KustomizeImageConfig], Field(min_length=1)] = ()
 
 
 class HelmImageConfig(Config):
     """A Helm parameter to set."""
 
     key: NonEmpty
-    value: NonEmpty
+    value: str
 
 
 class HelmConfig(Config):
@@ -84,6 +108,11 @@ class SourceConfig(Config):
             raise ValueError(REVISION_NEEDED())
         return self
 
+    @property
+    def changes(self) -> bool:
+        """Whether the spec of the Application is to be changed."""
+        return self.update_target_revision or bool(self.kustomize and self.kustomize.images) or self.helm is not None
+
     def update(self) -> SourceUpdate:
         """As the edit of an Application takes it."""
         kustomize = self.kustomize.images if self.kustomize else ()
@@ -98,11 +127,40 @@ class SourceConfig(Config):
         )
 
 
+class ResourceConfig(Config):
+    """A resource of a partial sync; no namespace: in any."""
+
+    group: str = ""
+    kind: NonEmpty
+    name: NonEmpty
+    namespace: str = ""
+
+
 class AppConfig(AppChoice):
     """One Application, or all that a selector matches."""
 
     sources: Sequence[SourceConfig] = ()
-    accept_newer: bool = False
+    accept_newer: bool | None = None
+    prune: bool | None = None
+    dry_run: bool = False
+    resources: Annotated[Sequence[ResourceConfig], Field(min_length=1)] = ()
+    revision: str = ""
+    revisions: Annotated[Sequence[str], Field(min_length=1)] = ()
+    health_check: bool | None = None
+    operation_started_event: bool | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.revision and self.revisions:
+            raise ValueError(ONE_OF_REVISION_AND_REVISIONS())
+        if self.dry_run and any(source.changes for source in self.sources):
+            raise ValueError(DRY_RUN_CHANGES())
+        return self
+
+
+T = TypeVar("T")
+
+_MOST_SHOWN = 80
 
 
 class ArgoCDUpdateConfig(Config):
@@ -115,7 +173,10 @@ class ArgoCDUpdateConfig(Config):
 
 
 class Wishes:
-    """What a step asks of which Application; *stage* is "<project>:<stage>"."""
+    """What a step asks of which Application; *stage* is "<project>:<stage>".
+
+    Raises ValueError where entries that name one Application contradict each other.
+    """
 
     def __init__(self, config: ArgoCDUpdateConfig, stage: str, default_namespace: str) -> None:
         self._config = config
@@ -125,19 +186,32 @@ class Wishes:
         for index, choice in enumerate(self.choices):
             if choice.selector is None:
                 self._by_name.setdefault(Key(choice.namespace, choice.name), []).append(index)
-        self._merged: dict[tuple[int, ...], UpdateRequest] = {}
+        self._merged = {tuple(which): self._merge(key, which) for key, which in self._by_name.items()}
 
     def request(self, key: Key, entries: Sequence[int] = ()) -> UpdateRequest:
         """What the entries with these indexes, merged, ask of *key*; without indexes those that name it.
 
-        Raises TargetError if there are none any more.
+        Raises TargetError if there are none any more, and where they contradict each other.
         """
         which = tuple(entries) or tuple(self._by_name.get(key, ()))
         if not which or not all(self._concerns(index, key) for index in which):
             raise TargetError(NOT_ASKED_FOR(app=describe(key)))
         if which not in self._merged:
-            self._merged[which] = self._merge(key, [self._config.apps[index] for index in which])
-        return replace(self._merged[which], key=key, entries=tuple(entries))
+            try:
+                self._merged[which] = self._merge(key, which)
+            except ValueError as error:
+                raise TargetError(str(error)) from error
+        return dataclasses.replace(self._merged[which], key=key, entries=tuple(entries))
+
+    def _merge(self, key: Key, which: Sequence[int]) -> UpdateRequest:
+        return combined(key, [(index, self._config.apps[index]) for index in which], self._stage)
+
+    def judges(self, record: Record) -> bool:
+        """Whether the Application is to be judged from then on; it is if nothing is said of it any more."""
+        try:
+            return self.request(record.key, record.entries).health_check
+        except TargetError:
+            return True
 
     def patience(self, index: int) -> timedelta:
         """How long the entry waits until what it is about is there."""
@@ -151,13 +225,55 @@ class Wishes:
         choice = self.choices[index]
         return choice.namespace == key.namespace and (choice.selector is not None or choice.name == key.name)
 
-    def _merge(self, key: Key, entries: Sequence[AppConfig]) -> UpdateRequest:
-        return UpdateRequest(
-            key,
-            self._stage,
-            [source.update() for entry in entries for source in entry.sources],
-            accept_newer=any(entry.accept_newer for entry in entries),
-        )
+
+def combined(key: Key, entries: Sequence[tuple[int, AppConfig]], stage: str) -> UpdateRequest:
+    """What *entries*, each with its index, ask of one Application; raises ValueError where they contradict each other.
+
+    What is not given in an entry is left to the others, except that an Application is synced as a whole or in part, and
+    in earnest or as a dry run: these two the entries must agree about.
+    """
+
+    def agreed(field: str, values: Sequence[tuple[int, T | None]], default: T) -> T:
+        given = [(index, value) for index, value in values if value is not None]
+        one, this = next(iter(given), (0, default))
+        for other, that in given:
+            if that != this:
+                app, shown = describe(key), (_shown(this), _shown(that))
+                said = CONTRADICTION(one=one, other=other, app=app, field=field, this=shown[0], that=shown[1])
+                raise ValueError(said)
+        return this
+
+    sync = SyncOptions(
+        prune=agreed("prune", [(i, e.prune) for i, e in entries], default=False),
+        dry_run=agreed("dryRun", [(i, e.dry_run) for i, e in entries], default=False),
+        revision=agreed("revision", [(i, e.revision or None) for i, e in entries], ""),
+        revisions=agreed("revisions", [(i, tuple(e.revisions) or None) for i, e in entries], ()),
+        resources=tuple({r: None for _, e in entries for r in map(_resource, e.resources)}),
+    )
+    agreed("resources", [(i, "given" if e.resources else "absent") for i, e in entries], "")
+    agreed("revision(s)", [(i, _revision_field(e)) for i, e in entries], "")
+    return UpdateRequest(
+        key,
+        stage,
+        [source.update() for _, entry in entries for source in entry.sources],
+        accept_newer=agreed("acceptNewer", [(i, e.accept_newer) for i, e in entries], default=False),
+        sync=sync,
+        health_check=agreed("healthCheck", [(i, e.health_check) for i, e in entries], default=True),
+        event=agreed("operationStartedEvent", [(i, e.operation_started_event) for i, e in entries], default=False),
+    )
+
+
+def _resource(config: ResourceConfig) -> ResourceName:
+    return ResourceName(config.kind, config.name, config.group, config.namespace)
+
+
+def _revision_field(entry: AppConfig) -> str | None:
+    return "revision" if entry.revision else "revisions" if entry.revisions else None
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def read_config(config: object) -> ArgoCDUpdateConfig:

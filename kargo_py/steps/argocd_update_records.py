@@ -24,11 +24,10 @@ LEFT_AS_IT_WAS = message(
     "Application.",
     shown=Shown.PROMOTION,
 )
-_ALL_MESSAGES = 64 * 1024
+_ALL_MESSAGES = 16 * 1024
 _LEAST_MESSAGE = 200
-_LATER = 2 * _LEAST_MESSAGE + 600
-"""Bytes by which a record grows until its end at most, mirror, output and health check included; longer messages have
-room of their own."""
+_LATER = 600
+"""Bytes by which a record grows until its end at most, mirror, output and health check included, its message not."""
 
 
 def by_target(records: Sequence[Record]) -> list[list[Record]]:
@@ -84,8 +83,10 @@ def bounded(record: Record, among: int) -> Record:
 
 def extent(records: Sequence[Record]) -> int:
     """Bytes that *records* will have taken in the Promotion once all have ended."""
-    return footprint(records) + _LATER * len(records)
+    messages = max(_ALL_MESSAGES, _LEAST_MESSAGE * len(records))
+    # Each stands in the record and in its mirror.
+    return footprint(records) + 2 * messages + _LATER * len(records)
 
 
-LEAST_EXTENT = 1536
-"""What the record of the plainest target comes to, about; for a first estimate."""
+LEAST_EXTENT = 1300
+"""Less than what any record comes to: a first estimate, where there may be thousands."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kargo_py.api.stage import Stage
+from kargo_py.argocd.application import Application, Metadata
 from kargo_py.controllers.promotion import PromotionReconciler
 from kargo_py.controllers.world import (
     STAGES,
@@ -14,6 +15,9 @@ from kargo_py.controllers.world import (
     Responsibility,
     World,
     attempts_of,
+    awaited_in,
+    awaited_of,
+    awaits,
     checked_by,
     event_name,
     left_behind,
@@ -22,6 +26,7 @@ from kargo_py.controllers.world import (
     targets_of,
 )
 from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.deployers.base import Awaited
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Page
 from kargo_py.kube.events import EventRecorder
@@ -79,6 +84,40 @@ def test_targets() -> None:
         broken = {"status": {"phase": "Running", "state": {"kargo-py.io/operations": records}}}
         assert not list(targets_of(broken))
         assert not attempts_of(broken)
+
+
+WEB = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["web"]}]}
+
+
+def test_awaited() -> None:
+    """A running Promotion is found by what it waits for: a name, or what stands in a namespace."""
+    kept = [{"step": "s", "namespace": "argocd", "name": "a"}, {"step": "s", "namespace": "other", "selector": WEB}]
+    running = {"status": {"phase": "Running", "state": {"kargo-py.io/awaited": kept}}}
+
+    assert {Key("argocd", "a"), Key("other", "")} == set(awaited_of(running))
+    assert not awaited_of({"status": {**running["status"], "phase": "Aborted"}})
+    damaged: list[Any] = [[7], "x", {}, [{"step": "s"}], [{"step": "s", "namespace": []}]]
+    for stored in damaged:
+        assert not awaited_in({"status": {"phase": "Running", "state": {"kargo-py.io/awaited": stored}}})
+
+
+@pytest.mark.parametrize(
+    ("awaited", "wakes"),
+    [
+        (Awaited("s", "argocd", "a"), True),
+        (Awaited("s", "argocd", "b"), False),
+        (Awaited("s", "other", "a"), False),
+        (Awaited("s", "argocd", selector=WEB), True),
+        (Awaited("s", "other", selector=WEB), False),
+        (Awaited("s", "argocd", selector={"matchLabels": {"tier": "db"}}), False),
+        (Awaited("s", "argocd", selector={}), True),
+    ],
+)
+def test_awaits(awaited: Awaited, wakes: bool) -> None:
+    """Just what is waited for wakes; a selector that somebody spoilt is looked at once too often."""
+    app = Application(Metadata(name="a", namespace="argocd", labels={"tier": "web"}))
+
+    assert wakes == awaits(awaited, app)
 
 
 def test_stage_of_what_cannot_be_read() -> None:

@@ -18,22 +18,25 @@ from kargo_py.api.promotion import (
     StepExecutionMetadata,
     StepStatus,
 )
-from kargo_py.api.stamp import STATE_KEY
+from kargo_py.api.stamp import AWAITED_KEY, STATE_KEY
 from kargo_py.api.types import Time
-from kargo_py.deployers.base import Before, Record, RecordError, TargetState
+from kargo_py.deployers.base import Awaited, Before, Record, RecordError, TargetState
 from kargo_py.engine.machine import (
     abort,
     alias_fault,
+    awaited_of,
     begin,
     current_step,
     fail,
     finish_step,
     latch_abort,
+    output_of,
     records_of,
+    with_intent,
     with_message,
     with_records,
 )
-from kargo_py.steps.base import Finished
+from kargo_py.steps.base import Finished, Intend
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 FREIGHT = FreightReference(name="f", origin=FreightOrigin(kind="Warehouse", name="w"))
@@ -272,7 +275,46 @@ def test_abort_before_the_start() -> None:
     )
 
 
-@pytest.mark.parametrize("alias", [STATE_KEY, ABORT_KEY])
+@pytest.mark.parametrize("alias", [STATE_KEY, ABORT_KEY, AWAITED_KEY])
 def test_reserved_aliases(alias: str) -> None:
     """Our own keys of the state cannot be taken by a step."""
     assert "is reserved" in (alias_fault([PromotionStep.model_validate({"uses": "x", "as": alias})]) or "")
+
+
+AWAITED = Awaited("step-1", "argocd", selector={"matchLabels": {"tier": "web"}})
+
+
+def test_what_is_awaited() -> None:
+    """It is on record as long as the step waits for it, and not beyond what was waited for."""
+    waiting = begun({}, {})
+    waiting = waiting.replace(status=with_intent(waiting.status, "step-1", Intend((), awaited=[AWAITED])))
+    there = waiting.replace(status=with_intent(waiting.status, "step-1", Intend([record()], output={"a": 1})))
+
+    assert awaited_of(waiting.status, "step-1") == (AWAITED,)
+    assert awaited_of(waiting.status, "step-2") == ()
+    assert isinstance(there.status.state, dict)
+    assert AWAITED_KEY not in there.status.state
+    assert output_of(there.status, "step-1") == {"a": 1}
+    assert records_of(there.status, "step-1") == (record(),)
+
+
+def test_nothing_is_awaited_after_the_end() -> None:
+    """Neither after that of the step nor after an abort."""
+    waiting = begun({}, {})
+    waiting = waiting.replace(status=with_intent(waiting.status, "step-1", Intend((), awaited=[AWAITED])))
+    current = current_step(waiting)
+    assert current is not None
+
+    ended = finish_step(waiting, current, Finished(S.ERRORED, "no"), NOON)
+    aborted = abort(waiting, Abort("alice"), Finished(S.ABORTED), NOON)
+
+    assert AWAITED_KEY not in (ended.status.state or {})
+    assert AWAITED_KEY not in (aborted.status.state or {})
+
+
+@pytest.mark.parametrize("stored", ["x", 7, [7], [{}], [{"step": "s", "namespace": 1}], {"step": "s"}])
+def test_what_is_awaited_was_edited(stored: object) -> None:
+    """What cannot be read is nothing: the step finds out anew."""
+    edited = begun({}).status.replace(state={AWAITED_KEY: stored})
+
+    assert awaited_of(edited, "step-1") == ()

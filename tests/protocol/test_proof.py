@@ -76,14 +76,21 @@ class Proof:
             await self.create(STAGES, name, spec={"requestedFreight": requested, "promotionTemplate": template})
             await self.create_application(name)
 
-    async def create_application(self, name: str) -> None:
+    async def create_application(self, name: str, stage: str = "", labels: dict[str, str] | None = None) -> None:
         source = {"repoURL": REPO, "path": "app", "targetRevision": "main"}
         spec = {"project": "default", "destination": {"namespace": "shop"}, "source": source}
-        annotations = {"kargo.akuity.io/authorized-stage": f"{self.project}:{name}"}
-        await self.create(APPLICATIONS, name, annotations=annotations, spec=spec)
+        annotations = {"kargo.akuity.io/authorized-stage": f"{self.project}:{stage or name}"}
+        await self.create(APPLICATIONS, name, annotations=annotations, labels=labels, spec=spec)
 
-    async def create(self, resource: Resource, name: str, annotations: JsonObject | None = None, **parts: Any) -> None:
-        meta = {"name": name, "annotations": annotations or {}}
+    async def create(
+        self,
+        resource: Resource,
+        name: str,
+        annotations: JsonObject | None = None,
+        labels: dict[str, str] | None = None,
+        **parts: Any,
+    ) -> None:
+        meta = {"name": name, "annotations": annotations or {}, "labels": labels or {}}
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **parts}
         await self.client.create(resource, self.project, encode(body), codec=JSON)
 

@@ -269,6 +269,20 @@ async def test_a_repeatable_end_is_no_failure() -> None:
     ]
 
 
+async def test_time_out_after_a_failure() -> None:
+    """Where failures stand alone and the time is over, it is told what ran out of time, and what had failed before."""
+    async with universe() as (world, argo), world.process():
+        await web(world, "a", "b")
+        argo.application("a").next_sync(hang=True)
+        argo.application("b").next_sync(fail="boom")
+        await world.promote(apps=[ENTRY], onTimeout="terminate", retry={"timeout": "1m"})
+        assert await world.ended() == "Failed"
+
+    assert states(world) == {"a": "Stopped", "b": "Failed"}
+    assert 'timed out after 1m0s; Argo CD Application "a"' in world.message()
+    assert "boom" in world.message()
+
+
 # -- many --------------------------------------------------------------------------------------------------------------
 
 
