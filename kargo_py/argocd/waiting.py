@@ -41,7 +41,7 @@ GONE_WHILE_WAITING = message(
     shown=Shown.PROMOTION,
 )
 CANNOT_TELL = message(
-    "{app} cannot be read: {why}",
+    "{app}: how it stands cannot be read: {why}",
     do="A field of the Application has a type that Argo CD does not define. Correct that field; the step goes on by "
     "itself.",
     shown=Shown.PROMOTION,
