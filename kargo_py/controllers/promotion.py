@@ -23,6 +23,7 @@ from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.operation import operation_aspect
+from kargo_py.argocd.waiting import news
 from kargo_py.controllers.availability import unavailable
 from kargo_py.controllers.world import PROMOTIONS, World, awaited_in, awaits, event_annotations, event_name
 from kargo_py.deployers.base import Record, RecordError, TargetState, footprint
@@ -199,12 +200,16 @@ class PromotionController:
             .watches(world.stages, _acknowledged(), _acknowledged_promotion)
             .watches(world.promotions, _own_news(), _itself)
             .watches(world.argocd.applications, _operation_news(), self._waiting_for_target)
+            .watches(world.argocd.applications, _verdict_news(), self._waiting_for_verdict)
             .watches(world.argocd.applications, _newly_chosen(), self._waiting_for_creation)
         )
 
     def _waiting_for_target(self, old: Application | None, new: Application | None) -> Iterable[Key]:
         app = new or old
         return [JSON.meta(p).key for p in self._world.promotions.indexed("target", app.key)] if app else ()
+
+    def _waiting_for_verdict(self, _old: Application | None, new: Application | None) -> Iterable[Key]:
+        return [JSON.meta(p).key for p in self._world.promotions.indexed("waited", new.key)] if new else ()
 
     def _waiting_for_creation(self, _old: Application | None, new: Application | None) -> Iterable[Key]:
         if new is None:
@@ -574,6 +579,7 @@ def _tells(known: Sequence[Record], outcome: Waiting) -> bool:
     return any(
         (new.state.final and not old.state.final)
         or (new.free_since, new.stopping_since) != (old.free_since, old.stopping_since)
+        or (new.looked, new.seen_health) != (old.looked, old.seen_health)
         for old, new in zip(known, outcome.records, strict=True)
     )
 
@@ -630,6 +636,11 @@ def _call(stage: JsonObject | None) -> object:
 def _acknowledged_promotion(_old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
     name = _current_name(new)
     return (Key(new["metadata"]["namespace"], name),) if new is not None and name else ()
+
+
+def _verdict_news() -> Predicate[Application]:
+    """Anything that the step argocd-wait looks at; of interest only to a Promotion that is in such a step."""
+    return changed(news)
 
 
 def _newly_chosen() -> Predicate[Application]:

@@ -33,6 +33,7 @@ from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient, Stats
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
+from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT, ArgoCDWait
 
 INSTANCE_UNSEEN = message(
     "{error}; the uid of that namespace names this control plane: allow get on it, or set --instance-id",
@@ -136,7 +137,7 @@ def assemble(
         argocd=argocd,
         recorder=recorders[0],
         argocd_recorder=recorders[-1],
-        steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd)},
+        steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd), ARGOCD_WAIT: ArgoCDWait(argocd)},
         checkers={ARGOCD_UPDATE: argocd},
         responsibility=options.responsibility,
         now=now,

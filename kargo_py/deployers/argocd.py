@@ -41,6 +41,7 @@ from kargo_py.argocd.sources import SourceEdit, reverse_edit
 from kargo_py.argocd.start import Initiator, revert_patch, start_patch
 from kargo_py.argocd.stop import Patch, nudge_patch, terminate_patch
 from kargo_py.argocd.targets import labels_of
+from kargo_py.argocd.waiting import look_patch
 from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, unauthorized
 from kargo_py.deployers.argocd_events import started_event
 from kargo_py.deployers.argocd_health import Checks
@@ -430,6 +431,16 @@ class ArgoCD:
             present=may_have_begun(self.applications.get(record.key), record, self.attempt(record.key, record.stamp)),
             issued=issued,
         )
+
+    # -- only looking -------------------------------------------------------------------------------------------------
+
+    async def ask_to_look(self, app: Application) -> None:
+        """Have Argo CD look at *app*, if that is still as it was seen here. Raises KubeError."""
+        await self._patch(app.key, look_patch(app))
+
+    def unchanged_for(self, key: Key) -> float:
+        """Seconds, by our own clock, for which what Argo CD shows of an Application has stood."""
+        return self._checks.unchanged_for(key)
 
     # -- health ---------------------------------------------------------------------------------------------------
 

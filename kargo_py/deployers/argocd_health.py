@@ -78,8 +78,12 @@ class Checks:
         )
 
     def _assess(self, key: Key, desired: Sequence[str]) -> Verdict:
+        return assess_application(self._applications.get(key), key, desired, self.unchanged_for(key))
+
+    def unchanged_for(self, key: Key) -> float:
+        """Seconds for which what a verdict on the Application rests on has stood."""
         now = asyncio.get_running_loop().time()
-        return assess_application(self._applications.get(key), key, desired, now - self._unchanged_since.get(key, now))
+        return now - self._unchanged_since.get(key, now)
 
 
 def check_config(records: Sequence[Record]) -> dict[str, Any]:
