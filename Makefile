@@ -113,12 +113,16 @@ check-crds: setup ## fail when crds/ is not what the models say
 	$(PYTHON) -m kargo_py.api.crd --check crds
 
 .PHONY: messages
-messages: setup ## generate docs/reference/messages.md from the declarations
+messages: setup ## generate docs/reference/messages.md alone
 	$(PYTHON) -m kargo_py.cli.messages docs/reference/messages.md
 
-.PHONY: check-messages
-check-messages: setup ## fail when docs/reference/messages.md is not what the declarations say
-	$(PYTHON) -m kargo_py.cli.messages --check docs/reference/messages.md
+.PHONY: reference
+reference: setup ## generate docs/reference/ from models, commands, metrics and declarations, messages.md included
+	$(PYTHON) -m tools.reference docs/reference
+
+.PHONY: check-reference
+check-reference: setup ## fail when docs/reference/ is not what the code says
+	$(PYTHON) -m tools.reference --check docs/reference
 
 .PHONY: docs
 docs: setup ## build the documentation into site/

@@ -5,26 +5,23 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import pkgutil
 import re
+from inspect import signature
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from typer.testing import CliRunner
 
-from kargo_py.cli.main import app
-from kargo_py.controllers.running import Options
+import kargo_py
+from kargo_py.controllers.embedding import Shared
 from kargo_py.controllers.world import Responsibility
 from kargo_py.local.argocd.repositories import ScriptedRepository
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD, ScriptedApplication, ScriptedProject
 from kargo_py.testing.kube_api import KubeApi, Promotion
-from tests.envtest.access import RULES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 EMBED = (DOCS / "how-to/embed.md").read_text()
 KIT = (DOCS / "how-to/test-your-pipeline.md").read_text()
-CLI = (DOCS / "reference/cli.md").read_text()
 APISERVER = (DOCS / "reference/embedded-apiserver.md").read_text()
 SAMPLES = re.findall(r"^```python\n(.*?)^```", EMBED + APISERVER, re.MULTILINE | re.DOTALL)
 
@@ -35,49 +32,25 @@ def table_after(text: str, words: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-@pytest.mark.parametrize(
-    ("words", "described"), [("Fields of `Options`:", Options), ("Fields of `Responsibility`:", Responsibility)]
-)
-def test_fields(words: str, described: type) -> None:
-    """Each field stands in its table, with its default."""
-    made = described()
-    told = {name: default.replace('"', "'") for name, default, _ in table_after(EMBED, words)}
+def test_fields() -> None:
+    """Each field of a Responsibility stands in its table, with its default."""
+    made = Responsibility()
+    told = {name: default.replace('"', "'") for name, default, _ in table_after(EMBED, "Fields of `Responsibility`:")}
 
-    fields = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
-    shown = {
-        name: f"{type(value).__name__}()" if dataclasses.is_dataclass(value) else repr(value)
-        for name, value in fields.items()
-    }
-    assert told == {f"`{name}`": f"`{default}`" for name, default in shown.items()}
+    assert told == {f"`{field.name}`": f"`{getattr(made, field.name)!r}`" for field in dataclasses.fields(made)}
 
 
-def test_options_of_run() -> None:
-    """The table of the command has the options that the help has, in this order, with metavars and variables."""
-    shown = CliRunner().invoke(app, ["run", "--help"]).stdout.split("Options:")[1]
-    options = [
-        (option.replace(" / ", ", "), variable)
-        for option, variable in re.findall(
-            r"^  (--.*?)(?:  |$).*?env\s+var:\s+([A-Z_]+)", shown, re.MULTILINE | re.DOTALL
-        )
-    ]
+def test_arguments() -> None:
+    """Each argument of Shared stands in the table, with its default."""
+    told = {name: default for name, default, _ in table_after(EMBED, "Of `Shared`, `Controllers`")}
 
-    told = [
-        (option.replace("`", ""), variable.strip("`"))
-        for option, variable, *_ in table_after(CLI, "Runs the controllers in the foreground")
-    ]
-    assert told == options
+    def shown(value: object) -> str:
+        if dataclasses.is_dataclass(value):
+            return f"{type(value).__name__}()"
+        return getattr(value, "__name__", repr(value))
 
-
-@pytest.mark.parametrize(
-    ("command", "before"), [("apiserver", "The line comes on standard output"), ("demo", "Shows a pipeline at work")]
-)
-def test_options_of_the_others(command: str, before: str) -> None:
-    """The table of the command has the options that the help has, in this order, with metavars."""
-    shown = CliRunner().invoke(app, [command, "--help"]).stdout.split("Options:")[1]
-    options = re.findall(r"^  (--\S+(?: [A-Z]+)?)", shown, re.MULTILINE)
-
-    told = [option.strip("`") for option, *_ in table_after(CLI, before)]
-    assert told == [option for option in options if option != "--help"]
+    _, *arguments = signature(Shared).parameters.values()
+    assert told == {f"`{each.name}`": f"`{shown(each.default)}`" for each in arguments}
 
 
 @pytest.mark.parametrize(
@@ -104,13 +77,30 @@ def test_words_to_the_simulated_argocd() -> None:
 
 @pytest.mark.parametrize("code", SAMPLES)
 def test_imports(code: str) -> None:
-    """What the samples import from us is there."""
-    imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
+    """What the samples import from us, or take from the package, is there."""
+    nodes = list(ast.walk(ast.parse(code)))
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     ours = [(node.module, name.name) for node in imports for name in node.names if f"{node.module}".startswith("kargo")]
+    ours += [
+        (node.value.id, node.attr)
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "kargo_py"
+    ]
 
     assert ours
     for module, name in ours:
         assert hasattr(importlib.import_module(f"{module}"), name)
+
+
+def test_names_to_import() -> None:
+    """What is meant to be imported is there, and it is all that the package offers."""
+    told = [row[0] for row in table_after(EMBED, "Meant to be imported:")]
+    names = re.findall(r"`([\w.]+)", " ".join(told))
+
+    for name in names:
+        pkgutil.resolve_name(name if "." in name else f"kargo_py.{name}")
+    offered = {name for name in kargo_py.__all__ if not name.startswith("_")}
+    assert offered <= {name.removeprefix("kargo_py.") for name in names}
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
@@ -118,16 +108,3 @@ def test_quoted_revisions(page: Path) -> None:
     """Whoever puts a revision of digits into one of our samples must not have to think of quotes."""
     revisions = re.findall(r"^[ -]*desiredRevision: (.*)$", page.read_text(), re.MULTILINE)
     assert [revision for revision in revisions if not revision.startswith('"')] == []
-
-
-def test_rights() -> None:
-    """The rights that the page gives are those with which all tests on a real API server pass."""
-    text = (DOCS / "how-to/run-in-a-cluster.md").read_text()
-    blocks = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "kind: ClusterRole\n" in block]
-    manifests = [part for block in blocks for part in yaml.safe_load_all(block)]
-    told = [rule for each in manifests if each["kind"] == "ClusterRole" for rule in each["rules"]]
-
-    def plain(rules: list[dict[str, Any]]) -> set[str]:
-        return {str(sorted((name, sorted(values)) for name, values in rule.items())) for rule in rules}
-
-    assert plain(told) == plain(RULES["controller"])

@@ -259,7 +259,7 @@ class _Schema:
         if model := _READ_LATE.get((owner, name)):
             out["items"] = self._object(model)
         known = next(field for field in owner.model_fields if _wire(owner, field) == name)
-        if text := _field_docs(owner).get(known):
+        if text := field_docs(owner).get(known):
             out = {"description": text, **{k: v for k, v in out.items() if k != "description"}}
         default = owner.model_fields[known].default
         if isinstance(default, str) and default:
@@ -315,7 +315,7 @@ def _doc(model: type[BaseModel]) -> str:
 
 
 @cache
-def _field_docs(model: type[BaseModel]) -> dict[str, str]:
+def field_docs(model: type[BaseModel]) -> dict[str, str]:
     """The docstrings below the fields of *model* and of the models it derives from."""
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):

@@ -116,7 +116,7 @@ class ArgoCD:
     ) -> None:
         self._client = client
         self._now = now
-        self._recorder = recorder
+        self.recorder = recorder
         self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
         self.applications: Cache[Application] = Cache(
@@ -126,6 +126,11 @@ class ArgoCD:
         self.admission = Admission(client, self.applications, namespace)
         self._checks = Checks(self.applications, default_namespace)
         self.applications.witness(self._latch)
+
+    @property
+    def client(self) -> Client:
+        """The client of Argo CD's API server."""
+        return self._client
 
     # -- what an event leaves behind ------------------------------------------------------------------------------
 
@@ -333,11 +338,11 @@ class ArgoCD:
         """Once it can be seen, put the Event of the start on the Application if that is asked for."""
         attempt = self.attempt(record.key, record.stamp)
         app = self.applications.get(record.key)
-        if self._recorder is None or not request.event or attempt.told or app is None:
+        if self.recorder is None or not request.event or attempt.told or app is None:
             return
         if record.attempt and (attempt.latched is not None or operation_of(app, record.stamp) is not None):
             attempt.told = True
-            self._recorder.record(started_event(app, record))
+            self.recorder.record(started_event(app, record))
 
     async def _terminate(self, app: Application, mark: str) -> None:
         """Ask for the end once; that it was accepted proves nothing, so an unknown outcome does not matter either."""

@@ -33,6 +33,7 @@ from kargo_py.argocd.waiting import (
     decide_look,
     health_to_keep,
     judge,
+    news,
 )
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.argocd_records import Watched
@@ -59,6 +60,12 @@ NOT_THERE_IN_TIME = message(
     "not so after {time}: {message}",
     do="Raise `retry.timeout` of the step (`0s`: no limit), or mend what is named. Nothing was changed, and Argo CD "
     "goes on with what it does.",
+    shown=Shown.PROMOTION,
+)
+UNSEEN_IN_TIME = message(
+    "the time of {time} is up, and whether it came true cannot be seen: {why}",
+    do="Argo CD's API server does not answer. The step stays Running until it does. To end it before that, abort the "
+    "Promotion.",
     shown=Shown.PROMOTION,
 )
 IS_SKIPPED = message(
@@ -103,6 +110,7 @@ class AppConfig(AppChoice):
     """One Application, or all that a selector matches, and what to wait for."""
 
     wait_for: Annotated[Sequence[WaitFor], Field(min_length=1), AfterValidator(_each_once)] = _DEFAULT
+    """What to wait for. Of `health`, `suspended` and `degraded` one is enough; all else that is named must be so."""
 
     @property
     def patience(self) -> timedelta:
@@ -114,6 +122,7 @@ class ArgoCDWaitConfig(Config):
     """The configuration of the step."""
 
     apps: Annotated[Sequence[AppConfig], Field(min_length=1)]
+    """The Applications, and what to wait for."""
 
 
 def read_config(config: object) -> ArgoCDWaitConfig:
@@ -246,6 +255,8 @@ class ArgoCDWait:
             left = (context.timeout - (context.now - _began(context))).total_seconds()
             if left <= 0:
                 time = Duration.of(context.timeout.total_seconds())
+                if unseen := await self._unseen(looks, time):
+                    return unseen
                 return _finished(looks, StepStatus.FAILED, NOT_THERE_IN_TIME(time=time, message=said))
         again = [left, *(each.judgement.look_after for each in waits)]
         return Waiting(
@@ -255,6 +266,20 @@ class ArgoCDWait:
             look_after=min((seconds for seconds in again if seconds is not None), default=None),
             error=next((each.error for each in waits if each.error is not None), None),
         )
+
+    async def _unseen(self, looks: _Looks, time: str) -> Waiting | None:
+        """What to wait for before the time is up; None if it is.
+
+        That something is not so is never said in the end from the cache alone: Argo CD's API server may be away.
+        """
+        before = [each.app for each in looks.seen]
+        try:
+            now = [await self._argocd.applications.read_live(each.record.key) for each in looks.seen]
+        except KubeError as error:
+            said = UNSEEN_IN_TIME(time=time, why=error)
+            return Waiting(said, looks.records, notable=True, error=error)
+        unchanged = [was and news(was) for was in before] == [is_ and news(is_) for is_ in now]
+        return None if unchanged else Waiting("", looks.records, look_after=0.0)
 
     async def _look(self, config: ArgoCDWaitConfig, record: Record) -> _Seen:
         """How one target stands; Argo CD is asked to look at it where it has to be."""

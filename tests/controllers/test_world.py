@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kargo_py.api.stage import Stage
-from kargo_py.controllers.promotion import PromotionController
+from kargo_py.controllers.promotion import PromotionReconciler
 from kargo_py.controllers.world import (
     STAGES,
     Models,
@@ -138,7 +138,7 @@ async def test_a_restore_wakes_a_promotion() -> None:
     client = ScriptedClient()
     recorder = EventRecorder(client, "kargo-py", "me")
     world = World(instance="me", client=client, argocd=ArgoCD(client), recorder=recorder, steps={}, checkers={})
-    controller = PromotionController(world).controller()
+    controller = PromotionReconciler(world).controller()
     stage: dict[str, Any] = {"spec": {}, "status": {"currentPromotion": {"name": "p"}}}
     promotion: dict[str, Any] = {"spec": {"stage": "dev"}}
 

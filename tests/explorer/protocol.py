@@ -204,7 +204,7 @@ class Protocol:
 
     * ``latches``: endings are kept from the event on (``ArgoCD._latch``, ``attempt``; ``World`` asks for those on
       record before the first event). ``records_first``: the intent is durable before the start
-      (``PromotionController._run`` writes an ``Intend`` and calls again).
+      (``PromotionReconciler._run`` writes an ``Intend`` and calls again).
     * ``new_stamps``, ``limits_attempts``: each attempt has a stamp of its own, and there are not more than allowed
       (``ArgoCDUpdate._repeat``).
     * ``guards_start``, ``guards_end``: writes are guarded by what was decided on (``start.start_patch``,
@@ -225,7 +225,7 @@ class Protocol:
     * ``doubts_absence``: what is given up is "not started" only if the Application shows that
       (``deployers.argocd._may_have_begun``, ``argocd_update._left``).
     * ``adopts_to_stop``: what a real Kargo has started is adopted also in order to abort it (``ArgoCDUpdate.stop``,
-      ``PromotionController._abort``, ``ArgoCD.adopt``).
+      ``PromotionReconciler._abort``, ``ArgoCD.adopt``).
     * ``records_before_ending``: that the step has had its time is durable before anything is terminated for that
       (``ArgoCDUpdate._time_out``; ``controllers.promotion._urgent`` has it written at once).
     * ``records_state_again``: an intent that is recorded again has the operation that is seen then

@@ -11,6 +11,7 @@ from kargo_py.kube.errors import NotFound
 from kargo_py.local.apiserver.faults import Drop, Match, Refuse, Rule
 from kargo_py.local.argocd.documents import APPLICATIONS, REFRESH, REFRESH_TIMESTAMP
 from kargo_py.local.argocd.engine import Manifest
+from kargo_py.local.argocd.scripts import SIMULATED_SYNC
 from kargo_py.local.argocd.simulator import ArgoCD
 from kargo_py.local.argocd.timing import Timing, Version
 from tests.local.conftest import KEY, REPO, Bench, ended, operation, owner, phase, state
@@ -86,6 +87,46 @@ async def test_scripted_sync(bench: Bench, script: JsonObject, expected: tuple[s
     assert took > script.get("duration", 0)
     assert "resources" not in script or state(app)["syncResult"]["resources"] == script["resources"]
     assert phase(next_) == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("fail no such replica", ("Failed", "synchronization tasks completed unsuccessfully, reason: no such replica")),
+        ("fail", ("Error", "is 'fail': write hang, or fail and why")),
+        ("hang on", ("Error", "is 'hang on': write hang, or fail and why")),
+        ("", ("Succeeded", "successfully synced (all tasks run)")),
+    ],
+)
+async def test_sync_that_an_annotation_describes(bench: Bench, text: str, expected: tuple[str, str]) -> None:
+    """It holds for every operation while it is there; a word that is not understood is told, not passed over."""
+    argo = bench.argo()
+    await synced(bench, argo)
+    await bench.patch({"metadata": {"annotations": {SIMULATED_SYNC: text}}})
+    for app in [await run(bench), await run(bench)]:
+        assert phase(app) == expected[0]
+        assert state(app)["message"].endswith(expected[1])
+    await bench.patch({"metadata": {"annotations": {SIMULATED_SYNC: None}}})
+    app = await run(bench)
+    await argo.stop()
+
+    assert phase(app) == "Succeeded"
+
+
+async def test_hanging_sync_that_an_annotation_describes(bench: Bench) -> None:
+    """It runs a hook that does not end; what a program says comes first."""
+    argo = bench.argo()
+    await synced(bench, argo)
+    await bench.patch({"metadata": {"annotations": {SIMULATED_SYNC: "hang"}}})
+    argo.application("shop-dev").next_sync()
+    first = await run(bench)
+    await bench.patch({"operation": operation(), "status": {"operationState": None}})
+    await asyncio.sleep(3600)
+    app = await bench.app()
+    await argo.stop()
+
+    assert phase(first) == "Succeeded"
+    assert state(app)["message"] == "waiting for completion of hook batch/Job/shop-dev-hook"
 
 
 @pytest.mark.parametrize("ok", [True, False], ids=["succeeds", "fails"])

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from kargo_py.api.abort import ANNOTATION_ABORT
 from kargo_py.argocd.application import APPLICATIONS, mark_of
-from kargo_py.controllers.promotion import PromotionController
-from kargo_py.controllers.stage import StageController
+from kargo_py.controllers.promotion import PromotionReconciler
+from kargo_py.controllers.stage import StageReconciler
 from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES, World
 from kargo_py.deployers.argocd import ArgoCD
@@ -176,8 +176,8 @@ class Universe:
         for cache in caches:
             await cache.wait_synced()
         controllers: list[Controller[Any]] = [
-            PromotionController(world).controller(),
-            StageController(world).controller(),
+            PromotionReconciler(world).controller(),
+            StageReconciler(world).controller(),
             Sweeper(world).controller(),
         ]
         tasks += [asyncio.create_task(controller.run()) for controller in controllers]

@@ -21,7 +21,7 @@ from kargo_py.argocd.operation import Decision, Verb, Waiting, decide_operation
 from kargo_py.argocd.start import start_patch
 from kargo_py.argocd.stop import Patch, terminate_patch
 from kargo_py.controllers import promotion as promotion_module, sweep as sweep_module
-from kargo_py.controllers.promotion import PromotionController
+from kargo_py.controllers.promotion import PromotionReconciler
 from kargo_py.deployers import argocd as deployer
 from kargo_py.kube.client import PatchType
 from kargo_py.kube.queue import WorkQueue
@@ -160,9 +160,9 @@ def _stumbles_over_annotations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs a Promotion whether its Stage has acknowledged it or not."""
-    reconcile = PromotionController.reconcile
+    reconcile = PromotionReconciler.reconcile
 
-    async def eager(self: PromotionController, key: Any) -> Any:
+    async def eager(self: PromotionReconciler, key: Any) -> Any:
         raw = self._world.promotions.get(key)
         model = self._world.promotion_models.read(raw)
         stage_raw = self._world.stages.get(key._replace(name=model.spec.stage)) if model is not None else None
@@ -171,7 +171,7 @@ def _asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
             return await reconcile(self, key)
         return await self._run(raw, model, stage)
 
-    monkeypatch.setattr(PromotionController, "reconcile", eager)
+    monkeypatch.setattr(PromotionReconciler, "reconcile", eager)
 
 
 def _story(*happenings: Act | Mishap) -> Plan:

@@ -61,6 +61,24 @@ class SyncScript:
         return played
 
 
+SIMULATED_SYNC = "kargo-py.io/simulated-sync"
+"""Annotation of an Application that says how its syncs go, for those who have no program to say it with."""
+
+
+def script_in(app: JsonObject) -> SyncScript:
+    """What the annotation says: ``hang``, or ``fail`` with the words of the API server behind it."""
+    text = (app["metadata"].get("annotations") or {}).get(SIMULATED_SYNC, "")
+    word, _, why = map(str.strip, text.partition(" "))
+    match word:
+        case "":
+            return SyncScript()
+        case "hang" if not why:
+            return SyncScript(hang=True)
+        case "fail" if why:
+            return SyncScript(fail=why)
+    return SyncScript(error=f"the annotation {SIMULATED_SYNC} is {text!r}: write hang, or fail and why")
+
+
 @dataclass(slots=True)
 class Project:
     """An AppProject as far as it holds syncs up."""

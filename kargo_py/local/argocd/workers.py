@@ -143,7 +143,7 @@ class ApplicationWorkers:
             await world.pause(world.timing.gap)
             await world.insist(self.key, operation.state_patch(app, begun.state, world.version))
             written = begun.state
-            self._count(begun, play)
+            self._count(begun, app, play)
         outcome = await self._sync(begun, app, play)
         state = operation.conclude(begun, outcome.state, world.now())
         if operation.is_recorded(state):
@@ -159,9 +159,9 @@ class ApplicationWorkers:
         self._follow_up(state, play)
 
     @staticmethod
-    def _count(turn: Turn, play: Play) -> None:
+    def _count(turn: Turn, app: JsonObject, play: Play) -> None:
         if turn.beginning is Beginning.NEW:
-            play.begins(turn.state["operation"])
+            play.begins(turn.state["operation"], app)
         elif turn.beginning is Beginning.RETRY:
             play.attempt += 1
 

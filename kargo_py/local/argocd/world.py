@@ -19,7 +19,7 @@ from kargo_py.local.argocd.application_set import RollingSync, Template
 from kargo_py.local.argocd.cluster import Cluster
 from kargo_py.local.argocd.documents import APPLICATIONS, Patch
 from kargo_py.local.argocd.repositories import Repository
-from kargo_py.local.argocd.scripts import Obstacles, Project, SyncScript
+from kargo_py.local.argocd.scripts import Obstacles, Project, SyncScript, script_in
 from kargo_py.local.argocd.sources import sources_of
 from kargo_py.local.argocd.timing import Timing, Version
 
@@ -37,11 +37,11 @@ class Play:
     attempt: int = 0
     health: str = ""
 
-    def begins(self, operation: JsonObject) -> None:
+    def begins(self, operation: JsonObject, app: JsonObject) -> None:
         """A new operation begins; one that starts over goes on with its script."""
         self.attempt = 0
         if operation != self.operation:
-            self.current = self.scripts.popleft() if self.scripts else SyncScript()
+            self.current = self.scripts.popleft() if self.scripts else script_in(app)
             self.operation = operation
 
 
