@@ -95,6 +95,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.argocd.start": {
         "Promotion triggered a sync of this Application resource.": "Kargo's note in an operation"
     },
+    "kargo_py.argocd.waiting": {"not known yet": "a name: HEALTH on the page", " or ": "joins names"},
     "kargo_py.cli.apiserver": {
         "Kubernetes API ready at {}; for kubectl: export KUBECONFIG={}\n": "on standard output, when all is well"
     },

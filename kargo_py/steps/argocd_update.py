@@ -155,6 +155,14 @@ class _Turn:
         """On whose behalf starts are made."""
         return Origin(self.context.promotion, self.context.actor)
 
+    def checks(self, record: Record) -> bool:
+        """Whether the target is to be judged from then on."""
+        try:
+            return self.wishes.request(record.key, record.entries).health_check
+        except TargetError:
+            # The steps were edited since; what was deployed is worth a judgement.
+            return True
+
     @cached_property
     def full(self) -> bool:
         """Whether there is no room for the record of one more attempt."""

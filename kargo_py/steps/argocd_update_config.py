@@ -62,9 +62,13 @@ class KustomizeImageConfig(Config):
     """An image for ``kustomize.images``; exactly one of tag and digest."""
 
     repo_url: NonEmpty
+    """The image, without tag."""
     tag: str = ""
+    """Written as `repoURL:tag`; exactly one of `tag` and `digest`."""
     digest: str = ""
+    """Written as `repoURL@digest`."""
     new_name: str = ""
+    """Written as `repoURL=newName:tag`."""
 
     @model_validator(mode="after")
     def _one_version(self) -> Self:
@@ -77,30 +81,40 @@ class KustomizeConfig(Config):
     """Edits of a source's Kustomize options."""
 
     images: Annotated[Sequence[KustomizeImageConfig], Field(min_length=1)] = ()
+    """Replaces the source's `kustomize.images`, in this order."""
 
 
 class HelmImageConfig(Config):
     """A Helm parameter to set."""
 
     key: NonEmpty
+    """Name of the parameter."""
     value: str
+    """Its value; may be `""`."""
 
 
 class HelmConfig(Config):
     """Edits of a source's Helm options."""
 
     images: Annotated[Sequence[HelmImageConfig], Field(min_length=1)]
+    """Sets parameters in the source's `helm.parameters`."""
 
 
 class SourceConfig(Config):
     """What to do with one source of the Application."""
 
     repo_url: NonEmpty
+    """With `chart`, says which source of the Application is meant."""
     chart: str = ""
+    """For a source that is a Helm chart repository."""
     desired_revision: str = ""
+    """The revision that must have been applied for the step to succeed."""
     update_target_revision: bool = False
+    """Write `desiredRevision`, which it needs, into the source's `targetRevision`."""
     kustomize: KustomizeConfig | None = None
+    """Edits of the source's Kustomize options."""
     helm: HelmConfig | None = None
+    """Edits of the source's Helm options."""
 
     @model_validator(mode="after")
     def _revision_to_set(self) -> Self:
@@ -131,23 +145,38 @@ class ResourceConfig(Config):
     """A resource of a partial sync; no namespace: in any."""
 
     group: str = ""
+    """API group of the resource; not given, or `""`, for the core group."""
     kind: NonEmpty
+    """Kind of the resource."""
     name: NonEmpty
+    """Name of the resource."""
     namespace: str = ""
+    """Namespace of the resource; any, if not given."""
 
 
 class AppConfig(AppChoice):
     """One Application, or all that a selector matches."""
 
     sources: Sequence[SourceConfig] = ()
+    """What to do with the sources of the Application; without it the Application is only synced."""
     accept_newer: bool | None = None
+    """Also accept a revision that the Application's history shows to be later than the desired one, of the same source.
+    From here on all fields are additions of kargo-py."""
     prune: bool | None = None
+    """Delete what the Application has and the source has not."""
     dry_run: bool = False
+    """Try the sync without carrying it out."""
     resources: Annotated[Sequence[ResourceConfig], Field(min_length=1)] = ()
+    """Sync only these resources."""
     revision: str = ""
+    """What to sync to, in the place of the source's `targetRevision`; for an Application with one source."""
     revisions: Annotated[Sequence[str], Field(min_length=1)] = ()
+    """The same for several sources: one entry for each, in the order of `spec.sources`; `""` is the source's own."""
     health_check: bool | None = None
+    """Whether the Stage judges the Application from then on; it does if not given."""
     operation_started_event: bool | None = None
+    """Put an Event `OperationStarted` on the Application, as Kargo always does; needs `create` on events in its
+    namespace."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -167,9 +196,14 @@ class ArgoCDUpdateConfig(Config):
     """The configuration of the step."""
 
     apps: Annotated[Sequence[AppConfig], Field(min_length=1)]
+    """The Applications."""
     on_abort: Literal["keep", "revert"] = "keep"
+    """Whether an abort puts back the spec fields that the step changed, where they are still as it left them. Like the
+    next two an addition of kargo-py."""
     on_timeout: Literal["detach", "terminate"] = "detach"
+    """Whether a step that has had its time leaves the syncs to run or ends them first."""
     on_partial_failure: Literal["wait", "terminate"] = "wait"
+    """Whether, once one Application has failed for good, the others run to their end or are ended."""
 
 
 class Wishes:
@@ -227,7 +261,7 @@ class Wishes:
 
 
 def combined(key: Key, entries: Sequence[tuple[int, AppConfig]], stage: str) -> UpdateRequest:
-    """What *entries*, each with its index, ask of one Application; raises ValueError where they contradict each other.
+    """What *entries*, each with its index, ask of one Application; raises TargetError where they contradict each other.
 
     What is not given in an entry is left to the others, except that an Application is synced as a whole or in part, and
     in earnest or as a dry run: these two the entries must agree about.
@@ -240,7 +274,7 @@ def combined(key: Key, entries: Sequence[tuple[int, AppConfig]], stage: str) -> 
             if that != this:
                 app, shown = describe(key), (_shown(this), _shown(that))
                 said = CONTRADICTION(one=one, other=other, app=app, field=field, this=shown[0], that=shown[1])
-                raise ValueError(said)
+                raise TargetError(said)
         return this
 
     sync = SyncOptions(

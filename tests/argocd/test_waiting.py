@@ -133,7 +133,7 @@ CASES: list[tuple[str, JsonObject, str, Start, Standing, str]] = [
      START, Standing.BROKEN, "Argo CD reports ComparisonError: no such repo"),
     ("another condition", status(conditions=[{"type": "SyncError", "message": "x"}]), "health", START,
      Standing.READY, ""),
-    ("of a shape nobody knows", {"health": 7}, "health", START, Standing.NOT_YET, "cannot be read"),
+    ("of a shape nobody knows", {"health": 7}, "health", START, Standing.NOT_YET, "how it stands cannot be read"),
 ]  # fmt: skip
 
 
