@@ -170,7 +170,7 @@ async def test_deletion_tidies_up() -> None:
     async with universe() as (world, _), world.process():
         await world.promote()
         await until_ready(world)
-        more = {"verifiedIn": {"qa": {}}, "approvedFor": {"dev": {}, "qa": {}}}
+        more: JsonObject = {"verifiedIn": {"qa": {}}, "approvedFor": {"dev": {}, "qa": {}}}
         await patch(world, FREIGHTS, Key(PROJECT, "f1"), {"status": more}, "status")
         await world.user.delete(STAGES, DEV)
         await world.until(lambda: not is_there(world, STAGES, DEV))
@@ -505,7 +505,7 @@ async def test_freight_that_is_gone() -> None:
 
 async def test_freight_that_names_stages_that_are_not_there() -> None:
     """It is left as it is: the Stage may be on its way, as after a restore."""
-    nowhere = {name: {"nowhere": {}} for name in ("currentlyIn", "verifiedIn", "approvedFor")}
+    nowhere: JsonObject = {name: {"nowhere": {}} for name in ("currentlyIn", "verifiedIn", "approvedFor")}
     async with universe() as (world, _):
         await patch(world, FREIGHTS, Key(PROJECT, "f1"), {"status": nowhere}, "status")
         async with world.process():
@@ -576,7 +576,8 @@ async def live(world: Universe, line: tuple[int, str] | None) -> tuple[JsonObjec
     if line is not None:
         async with world.process() as process:
             process.line.last_write = line
-            await process.line.died.wait()
+            async with asyncio.timeout(1000):
+                await process.line.died.wait()
             await process.kill()
     async with world.process() as process:
         await world.until(lambda: said(world, "f2") == {"currentlyIn": ["dev"], "verifiedIn": ["dev"]})
