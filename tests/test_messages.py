@@ -72,7 +72,8 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.argocd.operation": {
         "not started": "the value of an enum",
         "another operation": "the value of an enum",
-        "retry, hook, sync window, or somebody's mistake": "the value of an enum",
+        "retry, hook, or somebody's mistake": "the value of an enum",
+        "sync window": "the value of an enum",
         "the end of a termination": "the value of an enum",
         "an application controller that does not look": "the value of an enum",
         "its stamp was removed": "part of a text",

@@ -130,6 +130,22 @@ def run(
             help="How long what an abort or a time-out stops is waited for.",
         ),
     ] = "10m",
+    created_events: Annotated[
+        bool,
+        typer.Option(
+            "--created-events",
+            envvar="KARGO_PY_CREATED_EVENTS",
+            help="Tell each new Promotion in an Event, as Kargo's webhook does where there is one.",
+        ),
+    ] = False,
+    operation_events: Annotated[
+        bool,
+        typer.Option(
+            "--operation-events",
+            envvar="KARGO_PY_OPERATION_EVENTS",
+            help="Tell in Events what becomes of the operations that Promotions start.",
+        ),
+    ] = False,
     log_format: Annotated[
         str,
         typer.Option(
@@ -171,6 +187,8 @@ def run(
         metrics_address=metrics_address,
         health_address=health_address,
         abort_patience=patience,
+        created_events=created_events,
+        operation_events=operation_events,
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )
     if (why := serve(options)) is not None:

@@ -69,7 +69,8 @@ class Options:
     in ``argocd_namespace`` only. ``instance`` "": the uid of the kube-system namespace names this control plane.
     ``metrics_address`` and ``health_address``: HOST:PORT or :PORT to serve Prometheus metrics, and the probes
     ``/healthz`` and ``/readyz``, at, "" for nowhere; they may be the same. ``abort_patience``: how long what an abort
-    or a time-out stops is waited for.
+    or a time-out stops is waited for. ``created_events`` and ``operation_events``: tell also that Promotions were
+    created, and what becomes of the operations they start.
     """
 
     kubeconfig: str | None = None
@@ -80,6 +81,8 @@ class Options:
     metrics_address: str = ""
     health_address: str = ""
     abort_patience: timedelta = timedelta(minutes=10)
+    created_events: bool = False
+    operation_events: bool = False
     responsibility: Responsibility = field(default_factory=Responsibility)
 
 
@@ -152,6 +155,8 @@ def assemble(
         responsibility=options.responsibility,
         now=now,
         abort_patience=options.abort_patience,
+        created_events=options.created_events,
+        operation_events=options.operation_events,
     )
     return Assembly(
         world,

@@ -17,6 +17,7 @@ from kargo_py.api.stage import HealthState, Stage, worst
 from kargo_py.api.types import JsonObject, Time
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.health import fingerprint
+from kargo_py.controllers.events import verified_event
 from kargo_py.controllers.freight_status import freight_patch
 from kargo_py.controllers.stage_status import (
     Outlook,
@@ -27,12 +28,11 @@ from kargo_py.controllers.stage_status import (
     is_history,
     outlook,
 )
-from kargo_py.controllers.world import FREIGHTS, World, event_annotations, event_name, stage_of
+from kargo_py.controllers.world import World, stage_of
 from kargo_py.deployers.base import HealthVerdict
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.controller import Controller, Result
 from kargo_py.kube.errors import NotFound
-from kargo_py.kube.events import Event, Regarding
 from kargo_py.kube.predicates import Predicate, changed, created, deleted
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
@@ -48,16 +48,6 @@ KIND_OF_CHECK_NOT_KNOWN = message(
     'the kind of health check "{uses}" is not known to this controller',
     do="Another version of kargo-py, or a Kargo, left this check. Promote again with the steps that this version has.",
     shown=Shown.STAGE,
-)
-FREIGHT_VERIFIED = message(
-    'Freight was verified in Stage "{stage}"',
-    do="The Freight may be promoted to the Stages downstream now, once it has soaked where they require it.",
-    shown=Shown.EVENT,
-)
-REASON_FREIGHT_VERIFIED = message(
-    "FreightVerificationSucceeded",
-    do="Normal, on Freight that has become verified in a Stage. Nothing to do.",
-    shown=Shown.EVENT,
 )
 
 _log = structlog.get_logger(__name__)
@@ -206,23 +196,12 @@ class StageReconciler:
     def _tell_verified(self, stage: Stage, verified: Verified) -> None:
         for reference in verified.collection.items.values():
             key = Key(stage.namespace, reference.name)
-            raw = self._world.freights.get(key)
-            if raw is None:
+            freight = self._world.freight_models.read(self._world.freights.get(key))
+            if freight is None:
                 continue
-            event = Event(
-                Regarding(FREIGHTS, key, JSON.meta(raw).uid),
-                event_name(reference.name, REASON_FREIGHT_VERIFIED(), verified.info.id),
-                REASON_FREIGHT_VERIFIED(),
-                FREIGHT_VERIFIED(stage=stage.name),
-                annotations=event_annotations(
-                    actor="controller:stage-controller",
-                    project=stage.namespace,
-                    stage_name=stage.name,
-                    freight_name=reference.name,
-                    promotion_name=verified.promotion,
-                    verification_start_time=verified.info.start_time or "",
-                    verification_finish_time=verified.info.finish_time or "",
-                ),
+            info = verified.info
+            event = verified_event(
+                freight, stage, info.id, at=info.finish_time, started=info.start_time, promotion=verified.promotion
             )
             self._world.recorder.record(event)
 

@@ -15,11 +15,11 @@ import structlog
 from kargo_py.api.stamp import STAGE_KEY, Stamp, StampError, parse_stamp
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import APPLICATIONS, Application, info_value, stamp_of
-from kargo_py.controllers.world import World, event_name, targets_of
+from kargo_py.controllers.world import World, targets_of
 from kargo_py.deployers.argocd_records import orphan_record
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.controller import Controller, Result
-from kargo_py.kube.events import Event, Regarding
+from kargo_py.kube.events import Event, Regarding, event_name
 from kargo_py.kube.predicates import Predicate, deleted
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message

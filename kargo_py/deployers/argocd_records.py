@@ -11,7 +11,7 @@ from kargo_py.argocd.application import Application, JsonObject, OperationState,
 from kargo_py.argocd.operation import Decision, Verb, Waiting, may_have_moved, state_identity
 from kargo_py.argocd.sources import SourceEdit
 from kargo_py.deployers.argocd_admission import owner_of
-from kargo_py.deployers.base import Before, Record, TargetState
+from kargo_py.deployers.base import Before, Record, TargetState, WaitCause
 
 KIND = "argocd"
 
@@ -105,7 +105,7 @@ def operation_of(app: Application, mark: str) -> JsonObject | None:
 def updated(record: Record, decision: Decision) -> Record:
     state = _STATES.get(decision.verb)
     if state is None:
-        running = decision.waiting in {Waiting.RUNNING, Waiting.HELD_UP, Waiting.STOPPING}
+        running = decision.waiting in {Waiting.RUNNING, Waiting.HELD_UP, Waiting.WINDOW, Waiting.STOPPING}
         return msgspec.structs.replace(record, state=TargetState.RUNNING if running else TargetState.PENDING)
     return msgspec.structs.replace(
         record,
@@ -115,3 +115,10 @@ def updated(record: Record, decision: Decision) -> Record:
         started_at=decision.started_at,
         finished_at=decision.finished_at,
     )
+
+
+def wait_cause(decision: Decision, *, present: bool) -> WaitCause:
+    """Why the attempt is waited for; one that was not made can only wait for somebody else's operation."""
+    if decision.waiting is None or not (present or decision.waiting is Waiting.FOREIGN):
+        return WaitCause.OTHER
+    return WaitCause[decision.waiting.name]
