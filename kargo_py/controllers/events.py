@@ -25,7 +25,7 @@ from kargo_py.deployers.base import Record, TargetState, WaitCause
 from kargo_py.engine.machine import newly_ended, readable_records
 from kargo_py.kube.events import Event, Regarding, event_name
 from kargo_py.kube.resources import Key
-from kargo_py.messages import Message, Shown, message
+from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE
 
 CREATED = message(
@@ -283,7 +283,8 @@ def operation_news(
         if cause is not WaitCause.FOREIGN:
             yield _requested(promotion, record)
         if cause in _PICKED_UP:
-            yield _about_operation(promotion, record, REASON_OPERATION_PICKED_UP(), OPERATION_PICKED_UP)
+            picked_up = OPERATION_PICKED_UP(target=record.key, attempt=record.attempt)
+            yield about_promotion(promotion, REASON_OPERATION_PICKED_UP(), picked_up, str(record.key), record.stamp)
         if cause in _HELD_UP:
             yield about_promotion(promotion, REASON_OPERATION_WAITING(), said, str(record.key), record.stamp, cause)
 
@@ -304,12 +305,8 @@ _NEVER_BEGUN = frozenset({TargetState.NOT_STARTED, TargetState.REFUSED, TargetSt
 
 
 def _requested(promotion: Promotion, record: Record) -> Event:
-    return _about_operation(promotion, record, REASON_OPERATION_REQUESTED(), OPERATION_REQUESTED)
-
-
-def _about_operation(promotion: Promotion, record: Record, reason: str, text: Message) -> Event:
-    said = text(target=record.key, attempt=record.attempt)
-    return about_promotion(promotion, reason, said, str(record.key), record.stamp)
+    said = OPERATION_REQUESTED(target=record.key, attempt=record.attempt)
+    return about_promotion(promotion, REASON_OPERATION_REQUESTED(), said, str(record.key), record.stamp)
 
 
 # -- on Freight ------------------------------------------------------------------------------------------------------

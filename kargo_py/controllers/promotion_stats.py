@@ -90,18 +90,16 @@ class PromotionStats:
 
     def waited(self) -> dict[str, float]:
         """Seconds that Promotions have waited, by cause; waits that go on are counted so far, those in a queue not."""
-        now = self._now()
         seconds = dict(self._waited)
         for cause, since in self._waiting.values():
-            seconds[cause] = seconds.get(cause, 0.0) + now - since
+            seconds[cause] = seconds.get(cause, 0.0) + self._now() - since
         return seconds
 
     def oldest(self, ours: Callable[[Key], bool]) -> dict[str, float]:
         """Seconds for which the Promotion that has waited longest has done so, by cause."""
-        now = self._now()
         longest: dict[str, float] = {}
         for cause, since in self._all(ours):
-            longest[cause] = max(longest.get(cause, 0.0), now - since)
+            longest[cause] = max(longest.get(cause, 0.0), self._now() - since)
         return longest
 
     def _all(self, ours: Callable[[Key], bool]) -> Iterator[tuple[str, float]]:
