@@ -27,7 +27,7 @@ from kargo_py.controllers.events import STAGE_NOT_FOUND, abort_not_understood_ev
 from kargo_py.controllers.promotion_waking import (
     acknowledged,
     acknowledged_promotion,
-    is_held_up,
+    has_not_begun,
     itself,
     operation_news,
     own_news,
@@ -168,17 +168,17 @@ class PromotionReconciler:
         return (
             Controller("promotion", self.reconcile)
             .watches(world.stages, acknowledged(), acknowledged_promotion)
-            .watches(world.stages, stage_readable(), self._held_up_by_stage)
+            .watches(world.stages, stage_readable(), self._queued_for_stage)
             .watches(world.promotions, own_news(), itself)
             .watches(world.argocd.applications, operation_news(), self._waiting_for_target)
         )
 
-    def _held_up_by_stage(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+    def _queued_for_stage(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         stage = new if new is not None else old
         if stage is None:
             return ()
         queued = self._world.promotions.indexed("stage", JSON.meta(stage).key)
-        return [JSON.meta(p).key for p in queued if is_held_up(p)]
+        return [JSON.meta(p).key for p in queued if has_not_begun(p)]
 
     def _waiting_for_target(self, old: Application | None, new: Application | None) -> Iterable[Key]:
         app = new or old

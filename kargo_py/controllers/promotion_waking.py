@@ -46,9 +46,9 @@ def stage_readable() -> Predicate[JsonObject]:
     return created() | changed(lambda stage: stage["metadata"].get("generation"))
 
 
-def is_held_up(promotion: JsonObject) -> bool:
-    """Whether a Promotion that has not begun says why."""
-    return phase_of(promotion) == PromotionPhase.PENDING and bool((promotion.get("status") or {}).get("message"))
+def has_not_begun(promotion: JsonObject) -> bool:
+    """A Promotion in a queue; what it says of its Stage may not be true any more, or just be on its way."""
+    return phase_of(promotion) == PromotionPhase.PENDING
 
 
 def operation_news() -> Predicate[Application]:

@@ -42,10 +42,12 @@ from kargo_py.argocd.stop import Patch, nudge_patch, terminate_patch
 from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, authorize
 from kargo_py.deployers.argocd_health import Checks
 from kargo_py.deployers.argocd_records import (
+    UNDER_WAY,
     Attempt,
     may_have_begun,
     new_record,
     operation_of,
+    promotions_under_way,
     rests_on,
     updated,
     wait_cause,
@@ -120,7 +122,13 @@ class ArgoCD:
         self._now = now
         self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
-        self.applications: Cache[Application] = Cache(client, APPLICATIONS, codec=self._codec, namespace=namespace)
+        self.applications: Cache[Application] = Cache(
+            client,
+            APPLICATIONS,
+            codec=self._codec,
+            namespace=namespace,
+            indexes={UNDER_WAY: promotions_under_way},
+        )
         self.stats = OperationStats()
         self._attempts: dict[tuple[Key, str], Attempt] = {}
         self.admission = Admission(client, self.applications)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from kargo_py.api.stamp import Stamp
-from kargo_py.argocd.application import Application, JsonObject, OperationState, mark_of
+from kargo_py.api.stamp import Stamp, StampError, parse_stamp
+from kargo_py.argocd.application import Application, JsonObject, OperationState, mark_of, stamp_of
 from kargo_py.argocd.operation import Decision, Verb, Waiting, may_have_moved, state_identity
 from kargo_py.argocd.sources import SourceEdit
 from kargo_py.deployers.argocd_admission import owner_of
@@ -115,6 +116,25 @@ def updated(record: Record, decision: Decision) -> Record:
         started_at=decision.started_at,
         finished_at=decision.finished_at,
     )
+
+
+def unfinished(app: Application) -> JsonObject | None:
+    """The operation that the worker goes on with, or else the one it is asked for."""
+    state = app.status.operation_state
+    return state.operation if state is not None and state.in_progress else app.operation
+
+
+UNDER_WAY = "under way"
+"""Name of the index of Applications by the uid of the Promotion whose operation they have under way."""
+
+
+def promotions_under_way(app: Application) -> Iterable[str]:
+    """Index: see :data:`UNDER_WAY`."""
+    text = stamp_of(unfinished(app))
+    try:
+        return (parse_stamp(text).uid,) if text is not None else ()
+    except StampError:
+        return ()
 
 
 def wait_cause(decision: Decision, *, present: bool) -> WaitCause:
