@@ -280,7 +280,7 @@ def operation_news(
         cause = causes.get(record.key)
         if record.state.final or cause is None:
             continue
-        if cause is not WaitCause.FOREIGN:
+        if cause not in {WaitCause.FOREIGN, WaitCause.OTHER}:
             yield _requested(promotion, record)
         if cause in _PICKED_UP:
             picked_up = OPERATION_PICKED_UP(target=record.key, attempt=record.attempt)

@@ -72,9 +72,13 @@ class ControllerMetrics(Collector):
         recorders = self._assembly.recorders
         yield counter(
             "kargo_events",
-            "Kubernetes Events by what became of them.",
+            "Kubernetes Events by what became of them; those about operations are withheld when they are too many.",
             ["outcome"],
-            [(("written",), sum(r.written for r in recorders)), (("dropped",), sum(r.dropped for r in recorders))],
+            [
+                (("written",), sum(r.written for r in recorders)),
+                (("dropped",), sum(r.dropped for r in recorders)),
+                (("withheld",), self._assembly.world.events_not_told),
+            ],
         )
 
     def _caches(self) -> Iterator[Metric]:
@@ -92,7 +96,7 @@ class ControllerMetrics(Collector):
             yield counter(name, text, ["resource"], (((resource,), count(cache)) for resource, cache in caches))
         yield histogram(
             "kargo_cache_watch_lag_seconds",
-            "How long after the answer to a write of ours the watch showed it.",
+            "How long after the answer to a write of ours the watch showed it, where the answer came first.",
             ["resource"],
             (((name,), cache.stats.lag) for name, cache in caches),
         )

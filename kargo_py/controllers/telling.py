@@ -48,7 +48,6 @@ class Teller:
         self._world = world
         self._missed: set[Key] | None = None
         self._left, self._at = float(BURST), 0.0
-        self.suppressed = 0
 
     # -- the Promotion --------------------------------------------------------------------------------------------
 
@@ -119,7 +118,7 @@ class Teller:
             if self._may():
                 recorder.record(event)
             else:
-                self.suppressed += 1
+                self._world.events_not_told += 1
 
     def _may(self) -> bool:
         now = asyncio.get_running_loop().time()

@@ -241,6 +241,7 @@ class World:
     operation_events: bool = False
     stats: PromotionStats = field(init=False)
     unreadable_applications: int = field(default=0, init=False)
+    events_not_told: int = field(default=0, init=False)
     promotions: Cache[JsonObject] = field(init=False)
     stages: Cache[JsonObject] = field(init=False)
     freights: Cache[JsonObject] = field(init=False)

@@ -109,7 +109,7 @@ class CacheStats:
     """Counts since the start. ``undecodable``: answers, and single objects, that could not be read.
 
     ``failures``: lists and watches that failed. ``lag``: how long after the answer to a write of ours the watch showed
-    it; our own clock on both ends.
+    it, where the answer came first; our own clock on both ends.
     """
 
     lists: int = 0
