@@ -109,6 +109,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "0/{} Fulfilled": "Kargo's summary",
         "{}/{} Fulfilled": "Kargo's summary",
     },
+    "kargo_py.deployers.argocd_records": {"under way": "the name of an index"},
     "kargo_py.kube.cache": {
         "its projection: {}": "part of a text",
         "the server": "a part of REWOUND",
@@ -144,7 +145,12 @@ The simulated Argo CD and the embedded API server say what Argo CD and Kubernete
 have to tell a user they declare.
 """
 
-HELP_TEXTS = {"kargo_py.cli.main", "kargo_py.cli.messages", "kargo_py.controllers.metrics"}
+HELP_TEXTS = {
+    "kargo_py.cli.main",
+    "kargo_py.cli.messages",
+    "kargo_py.controllers.metrics",
+    "kargo_py.controllers.promotion_metrics",
+}
 """Full of help texts; what they give to those that take texts for users is looked at all the same."""
 
 FOR_PROGRAMMERS = {"TypeError", "RuntimeError", "KeyError", "OverflowError", "AttributeError"}

@@ -48,7 +48,7 @@ KEYS = (
     ),
     Key(
         *(names, "ANNOTATION_REFRESH", ANNOTATION, "Promotion, Stage, Warehouse"),
-        *("you; Kargo's command", NOBODY),
+        *("you; Kargo's command", "Promotion controller; the others not yet"),
         "Asks to look at the object again; the answer is in `status.lastHandledRefresh`.",
     ),
     Key(
@@ -78,7 +78,7 @@ KEYS = (
     ),
     Key(
         *(names, "ANNOTATION_ROLLBACK", ANNOTATION, "Promotion"),
-        *("Kargo's UI", NOBODY),
+        *("Kargo's UI", "Promotion controller, for its Events"),
         "The Promotion goes back to Freight that was there before.",
     ),
     Key(*(names, "ANNOTATION_DESCRIPTION", ANNOTATION, "any object"), "you", NOBODY, "Words for people."),
@@ -120,7 +120,7 @@ KEYS = (
     ),
     Key(
         *(names, "LABEL_ALIAS", LABEL, "Freight"),
-        *("you; Kargo's webhook", NOBODY),
+        *("you; Kargo's webhook", "Promotion and Stage controller, for their Events"),
         "The alias of the Freight, to select it by; a column of `kubectl get`.",
     ),
     Key(
