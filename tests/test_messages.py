@@ -98,7 +98,11 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "kargo_py.controllers.availability": {" and ": "joins names", " or ": "joins names"},
     "kargo_py.controllers.promotion": {"its deletion": "a name: ACTOR on the page"},
-    "kargo_py.controllers.running": {"cache {}": "the name of a task", "controller {}": "the name of a task"},
+    "kargo_py.controllers.vitals": {
+        "[+]{} ok": "a part that is well, in the form in which the API server says it",
+        "{} check {}": "the verdict, as above",
+        "without an error": "part of a text",
+    },
     "kargo_py.controllers.stage_status": {
         "this verification cannot be read": "in memory only",
         "0/{} Fulfilled": "Kargo's summary",

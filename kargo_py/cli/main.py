@@ -114,6 +114,14 @@ def run(
             help="Serve Prometheus metrics at HOST:PORT or :PORT; 0: nowhere.",
         ),
     ] = "0",
+    health_bind_address: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            envvar="HEALTH_BIND_ADDRESS",
+            help="Serve the probes /healthz and /readyz at HOST:PORT or :PORT; 0: nowhere. May be that of the metrics.",
+        ),
+    ] = "0",
     abort_timeout: Annotated[
         str,
         typer.Option(
@@ -141,7 +149,8 @@ def run(
         checks.check_namespace(argocd_namespace)
         checks.check_shard(shard, default_controller)
         checks.check_instance_id(instance_id)
-        checks.check_metrics_address(metrics_bind_address)
+        metrics_address = checks.bind_address("--metrics-bind-address", metrics_bind_address)
+        health_address = checks.bind_address("--health-bind-address", health_bind_address)
         patience = checks.abort_timeout(abort_timeout)
     except ValueError as error:
         fail(str(error), code=USAGE_ERROR)
@@ -159,7 +168,8 @@ def run(
         argocd_namespace=argocd_namespace,
         watch_argocd_namespace_only=watch_argocd_namespace_only,
         instance=instance_id,
-        metrics_address="" if metrics_bind_address == checks.NO_METRICS else metrics_bind_address,
+        metrics_address=metrics_address,
+        health_address=health_address,
         abort_patience=patience,
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )

@@ -86,13 +86,19 @@ Warnings and errors: what stands in `event`, and what can stand in the fields `e
 texts above that are marked *also in the log*. Other fields say what a line is about: `resource`, `controller`, `key`.
 """,
     ),
+    Shown.PROBE: (
+        "In the answers to probes",
+        """\
+`/healthz` and `/readyz` name each part, what is wrong first; see [Monitor it](../how-to/monitor.md#probes).
+""",
+    ),
 }
 
 _TITLES: Mapping[str, str] = {
     "kargo_py.cli.options": "Options",
     "kargo_py.cli.logs": "Options of the log",
     "kargo_py.cli.main": "Files and packages",
-    "kargo_py.controllers.metrics": "The address for metrics",
+    "kargo_py.controllers.endpoints": "The addresses for metrics and probes",
     "kargo_py.demo.telling": "The demo",
     "kargo_py.controllers.running": "What must be there",
     "kargo_py.local.apiserver.serve": "The embedded API server: where it listens",
@@ -128,6 +134,7 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.kube.store": "The copy of what is in the cluster",
     "kargo_py.kube.controller": "Reconciles",
     "kargo_py.kube.events": "Events",
+    "kargo_py.controllers.vitals": "Parts that are not well",
 }
 """What the texts of a module are about, in the order of the page. Other modules come last, under their own names."""
 
@@ -148,6 +155,7 @@ _ALSO: Mapping[Shown, str] = {
     Shown.STAGE: "also in a Stage",
     Shown.EVENT: "also in Events",
     Shown.LOG: "also in the log",
+    Shown.PROBE: "also in the answers to probes",
 }
 
 

@@ -25,9 +25,9 @@ NO_STAGE_TO_ACT_ON = message(
     do="Give `--shard`, or leave `--no-default-controller` or `IS_DEFAULT_CONTROLLER=false` out.",
     shown=Shown.COMMAND_LINE,
 )
-METRICS_ADDRESS_MALFORMED = message(
-    "--metrics-bind-address {address!r}: must be HOST:PORT or :PORT, for example :9090, or 0 for nowhere",
-    do="Correct `--metrics-bind-address` or `METRICS_BIND_ADDRESS`.",
+BIND_ADDRESS_MALFORMED = message(
+    "{option} {address!r}: must be HOST:PORT or :PORT, for example :9090, or 0 for nowhere",
+    do="Correct `--metrics-bind-address` (`METRICS_BIND_ADDRESS`) or `--health-bind-address` (`HEALTH_BIND_ADDRESS`).",
     shown=Shown.COMMAND_LINE,
 )
 
@@ -37,8 +37,7 @@ ABORT_TIMEOUT_MALFORMED = message(
     shown=Shown.COMMAND_LINE,
 )
 
-NO_METRICS = "0"
-"""As the address for metrics: nowhere."""
+_NOWHERE = "0"
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -65,11 +64,14 @@ def check_instance_id(instance: str) -> None:
         check_instance(instance)
 
 
-def check_metrics_address(address: str) -> None:
-    """Raise ValueError if it is neither HOST:PORT, nor :PORT, nor 0."""
+def bind_address(option: str, address: str) -> str:
+    """The address to serve something at, "" for nowhere (0). Raises ValueError if it is no address."""
+    if address == _NOWHERE:
+        return ""
     found = _ADDRESS.fullmatch(address)
-    if address != NO_METRICS and (found is None or int(found["port"]) > 65535):
-        raise ValueError(METRICS_ADDRESS_MALFORMED(address=address))
+    if found is None or int(found["port"]) > 65535:
+        raise ValueError(BIND_ADDRESS_MALFORMED(option=option, address=address))
+    return address
 
 
 def abort_timeout(text: str) -> timedelta:

@@ -6,39 +6,16 @@ nothing between scrapes, and two instances in one process share nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import structlog
-from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.aiohttp import make_aiohttp_handler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kargo_py.controllers.running import Assembly
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.controller import Controller
-from kargo_py.messages import Shown, message
-
-ADDRESS_TAKEN = message(
-    "cannot serve metrics at {address!r}: {why}; choose another address",
-    do="Another program has that port, or the address is not one of this machine. Give another "
-    "`--metrics-bind-address`.",
-    shown=Shown.COMMAND_LINE,
-)
-ADDRESS_MALFORMED = message(
-    "cannot serve metrics at {address!r}: write HOST:PORT or :PORT, for example :9090",
-    do="Correct `--metrics-bind-address`; `0` serves no metrics.",
-    shown=Shown.COMMAND_LINE,
-)
-
-_SHUTDOWN = 0.5
-"""Seconds that a scrape in progress gets to end; nobody waits for metrics of a program that stops."""
-
-_log = structlog.get_logger(__name__)
-
 
 _OF_A_CACHE: Sequence[tuple[str, str, Callable[[Cache[Any]], float]]] = (
     ("kargo_cache_lists", "Complete lists begun.", lambda c: c.stats.lists),
@@ -60,10 +37,6 @@ _OF_A_CONTROLLER: Sequence[tuple[str, str, Callable[[Controller[Any]], float]]] 
     ("kargo_reconcile_errors", "Reconciles that failed, conflicts apart.", lambda c: c.stats.errors),
     ("kargo_reconcile_conflicts", "Reconciles decided again after a 409.", lambda c: c.stats.conflicts),
 )
-
-
-class BindError(Exception):
-    """The address for metrics cannot be used; the text says why."""
 
 
 class ControllerMetrics(Collector):
@@ -146,51 +119,6 @@ def registry(assembly: Assembly) -> CollectorRegistry:
     made = CollectorRegistry(auto_describe=True)
     made.register(ControllerMetrics(assembly))
     return made
-
-
-@asynccontextmanager
-async def serving(address: str, metrics: CollectorRegistry) -> AsyncIterator[str]:
-    """Serve ``/metrics`` at *address* (``HOST:PORT`` or ``:PORT``; port 0: any free one) and give the address in use.
-
-    Raises BindError.
-    """
-    host, port = _split(address)
-    app = web.Application()
-    app.router.add_get("/metrics", _handler(metrics))
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host or None, port)
-        try:
-            await site.start()
-        except (OSError, ValueError) as error:  # the latter, UnicodeError among them, for a host that can be none
-            why = (error.strerror if isinstance(error, OSError) else None) or error
-            raise BindError(ADDRESS_TAKEN(address=address, why=why)) from error
-        shown, number = runner.addresses[0][:2]
-        _log.info("serving metrics", address=f"{shown}:{number}")
-        yield f"{shown}:{number}"
-    finally:
-        await runner.cleanup()
-
-
-def _handler(metrics: CollectorRegistry) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    serve = make_aiohttp_handler(metrics)
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        try:
-            return await serve(request)
-        except Exception:  # noqa: BLE001 - what the library makes of an Accept header that it cannot parse
-            plain = request.clone(headers={}, rel_url=request.rel_url.with_query(None))
-            return await serve(plain)
-
-    return handle
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, colon, port = address.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise BindError(ADDRESS_MALFORMED(address=address))
-    return host.strip("[]"), int(port)
 
 
 _Samples = Iterable[tuple[Sequence[str], float]]

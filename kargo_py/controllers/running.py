@@ -20,6 +20,7 @@ from kargo_py.argocd.application import APPLICATIONS
 from kargo_py.controllers.promotion import PromotionReconciler
 from kargo_py.controllers.stage import StageReconciler
 from kargo_py.controllers.sweep import Sweeper
+from kargo_py.controllers.vitals import Tasks, alive, ready as ready_parts, report
 from kargo_py.controllers.world import COMPONENT, NAMESPACES, Responsibility, World
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.kube.cache import Cache
@@ -66,8 +67,9 @@ class Options:
 
     ``argocd_kubeconfig`` None: Argo CD lives in the same cluster. ``watch_argocd_namespace_only``: watch Applications
     in ``argocd_namespace`` only. ``instance`` "": the uid of the kube-system namespace names this control plane.
-    ``metrics_address``: HOST:PORT or :PORT to serve Prometheus metrics at, "" for none. ``abort_patience``: how long
-    what an abort or a time-out stops is waited for.
+    ``metrics_address`` and ``health_address``: HOST:PORT or :PORT to serve Prometheus metrics, and the probes
+    ``/healthz`` and ``/readyz``, at, "" for nowhere; they may be the same. ``abort_patience``: how long what an abort
+    or a time-out stops is waited for.
     """
 
     kubeconfig: str | None = None
@@ -76,6 +78,7 @@ class Options:
     watch_argocd_namespace_only: bool = False
     instance: str = ""
     metrics_address: str = ""
+    health_address: str = ""
     abort_patience: timedelta = timedelta(minutes=10)
     responsibility: Responsibility = field(default_factory=Responsibility)
 
@@ -100,13 +103,22 @@ async def run_controllers(options: Options, *, ready: asyncio.Event | None = Non
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """All parts of one instance; ``servers`` has what was sent to each API server."""
+    """All parts of one instance; ``servers`` has what was sent to each API server, ``tasks`` what must keep running."""
 
     world: World
     caches: Sequence[Cache[Any]]
     controllers: Sequence[Controller[Any]]
     recorders: Sequence[EventRecorder]
     servers: Mapping[str, Stats]
+    tasks: Tasks = field(default_factory=Tasks)
+
+    def alive(self) -> tuple[bool, str]:
+        """Whether all parts work, and the text that says so; if not, a restart may help."""
+        return report("healthz", alive(self.tasks, self.controllers))
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether decisions are made, and rest on the present; and the text that says so."""
+        return report("readyz", ready_parts(self.tasks, self.caches, self.controllers))
 
 
 def assemble(
@@ -154,11 +166,11 @@ async def run_assembly(assembly: Assembly, options: Options, *, ready: asyncio.E
     """Fill the caches and reconcile until cancelled; sets *ready* once they are filled. Raises StartError."""
     try:
         # Two groups, so that at the end the controllers stop first: what they still do is seen and told.
-        async with _metrics(assembly, options.metrics_address), asyncio.TaskGroup() as supply:
+        async with _endpoints(assembly, options), asyncio.TaskGroup() as supply:
             for cache in assembly.caches:
-                supply.create_task(cache.run(), name=f"cache {cache.resource}")
+                assembly.tasks.add(supply.create_task(cache.run(), name=f"task/cache/{cache.resource}"))
             for recorder in assembly.recorders:
-                supply.create_task(recorder.run(), name="events")
+                assembly.tasks.add(supply.create_task(recorder.run(), name="task/events"))
             for cache in assembly.caches:
                 try:
                     await cache.wait_synced(fail_fast=True)
@@ -166,11 +178,16 @@ async def run_assembly(assembly: Assembly, options: Options, *, ready: asyncio.E
                     raise StartError(_why(error, cache.resource)) from error
             async with asyncio.TaskGroup() as work:
                 for controller in assembly.controllers:
-                    work.create_task(controller.run(), name=f"controller {controller.name}")
+                    task = work.create_task(controller.run(), name=f"task/controller/{controller.name}")
+                    assembly.tasks.add(task)
                 shard = options.responsibility.shard or None
                 _log.info("controllers running", instance=assembly.world.instance, shard=shard)
                 if ready is not None:
                     ready.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    assembly.tasks.stop()
     except BaseExceptionGroup as group_error:
         if (start := group_error.subgroup(StartError)) is not None:
             raise _first(start) from group_error
@@ -178,17 +195,23 @@ async def run_assembly(assembly: Assembly, options: Options, *, ready: asyncio.E
 
 
 @asynccontextmanager
-async def _metrics(assembly: Assembly, address: str) -> AsyncIterator[None]:
-    """Serve the metrics where that was asked for; what it takes is imported only then."""
-    if not address:
+async def _endpoints(assembly: Assembly, options: Options) -> AsyncIterator[None]:
+    """Serve what was asked for over HTTP; what that takes is imported only then."""
+    if not options.metrics_address and not options.health_address:
         yield
         return
-    from kargo_py.controllers.metrics import BindError, registry, serving  # noqa: PLC0415 - as the docstring says
+    from kargo_py.controllers import endpoints  # noqa: PLC0415 - as the docstring says
+    from kargo_py.controllers.metrics import registry  # noqa: PLC0415 - as above
 
+    wanted = {
+        endpoints.METRICS: (options.metrics_address, endpoints.metrics_handler(registry(assembly))),
+        endpoints.HEALTHZ: (options.health_address, endpoints.check_handler(assembly.alive)),
+        endpoints.READYZ: (options.health_address, endpoints.check_handler(assembly.ready)),
+    }
     async with AsyncExitStack() as stack:
         try:
-            await stack.enter_async_context(serving(address, registry(assembly)))
-        except BindError as error:
+            await stack.enter_async_context(endpoints.serving_all(wanted))
+        except endpoints.BindError as error:
             raise StartError(str(error)) from error
         yield
 

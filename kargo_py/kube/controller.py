@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
 import structlog
@@ -14,6 +14,7 @@ from tenacity.wait import wait_base
 from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.errors import Conflict, KubeError
+from kargo_py.kube.histogram import Histogram
 from kargo_py.kube.predicates import Predicate
 from kargo_py.kube.queue import DEFAULT_BACK_OFF, WorkQueue
 from kargo_py.kube.store import Change
@@ -68,11 +69,15 @@ class Result:
 
 @dataclass(slots=True)
 class ControllerStats:
-    """Counts since the start; ``conflicts`` are not counted as ``errors`` unless there were too many in a row."""
+    """Counts since the start; ``conflicts`` are not counted as ``errors`` unless there were too many in a row.
+
+    ``seconds``: how long reconciles took, the failed ones included.
+    """
 
     reconciles: int = 0
     errors: int = 0
     conflicts: int = 0
+    seconds: Histogram = field(default_factory=Histogram)
 
 
 class Controller(Generic[K]):
@@ -102,6 +107,8 @@ class Controller(Generic[K]):
         self._caches: list[Cache[Any]] = []
         self._conflicts: dict[K, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._began: dict[K, float] = {}
+        self._open_since: float | None = None
         self.queue: WorkQueue[K] = WorkQueue(back_off=back_off)
         self.stats = ControllerStats()
 
@@ -142,6 +149,26 @@ class Controller(Generic[K]):
             _log.exception(MAPPING_FAILED(), controller=self.name, key=str(change.key))
             return list(keys(None, change.new))
 
+    @property
+    def is_open(self) -> bool:
+        """True from when the caches are synced, which is when keys begin to be worked on."""
+        return self._open_since is not None
+
+    @property
+    def stalled(self) -> float:
+        """For how many seconds keys have been ready and none was begun; 0 before the caches are synced."""
+        if self._open_since is None:
+            return 0.0
+        return min(self.queue.stalled, asyncio.get_running_loop().time() - self._open_since)
+
+    @property
+    def longest(self) -> tuple[K, float] | None:
+        """The key that has been worked on for the longest time, and for how many seconds; None if none is."""
+        if not self._began:
+            return None
+        key, began = next(iter(self._began.items()))
+        return key, asyncio.get_running_loop().time() - began
+
     def enqueue(self, key: K, after: float = 0.0) -> None:
         """Reconcile *key* now, or in *after* seconds."""
         self.queue.add_after(key, after)
@@ -156,6 +183,7 @@ class Controller(Generic[K]):
             try:
                 for cache in self._caches:
                     await cache.wait_synced()
+                self._open_since = asyncio.get_running_loop().time()
                 while True:
                     await self._slots.acquire()
                     self._begin(await self.queue.get(), group)
@@ -184,6 +212,8 @@ class Controller(Generic[K]):
     async def _work(self, key: K) -> None:
         """Reconcile *key* once and decide when it comes up again."""
         self.stats.reconciles += 1
+        now = asyncio.get_running_loop().time
+        began = self._began[key] = now()
         with structlog.contextvars.bound_contextvars(controller=self.name, key=str(key)):
             try:
                 result = await self._reconcile(key)
@@ -200,6 +230,8 @@ class Controller(Generic[K]):
                 if result is not None and result.requeue_after is not None:
                     self.queue.add_after(key, result.requeue_after)
             finally:
+                del self._began[key]
+                self.stats.seconds.add(now() - began)
                 self.queue.done(key)
 
     def _failed(self, key: K, error: BaseException) -> None:

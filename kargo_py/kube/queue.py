@@ -49,7 +49,7 @@ class WorkQueue(Generic[K]):
 
     def __init__(self, *, back_off: wait_base = DEFAULT_BACK_OFF) -> None:
         self._back_off = back_off
-        self._ready: OrderedDict[K, None] = OrderedDict()
+        self._ready: OrderedDict[K, float] = OrderedDict()
         self._active: set[K] = set()
         self._again: set[K] = set()
         self._due: dict[K, float] = {}
@@ -59,6 +59,7 @@ class WorkQueue(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
         self._closed = False
+        self._handed_out_at = float("-inf")
         self.stats = QueueStats()
 
     def __len__(self) -> int:
@@ -73,6 +74,16 @@ class WorkQueue(Generic[K]):
     def active(self) -> int:
         """How many keys are being worked on."""
         return len(self._active)
+
+    @property
+    def oldest(self) -> float:
+        """For how many seconds the key that is to be handed out next has been ready; 0 if none is."""
+        return self._now() - next(iter(self._ready.values())) if self._ready else 0.0
+
+    @property
+    def stalled(self) -> float:
+        """For how many seconds a key has been ready and none was handed out."""
+        return min(self.oldest, self._now() - self._handed_out_at)
 
     def add(self, key: K) -> None:
         """*key* needs work now; a delayed wake-up of it is not needed any more."""
@@ -126,6 +137,7 @@ class WorkQueue(Generic[K]):
             await self._news.wait()
         key, _ = self._ready.popitem(last=False)
         self._active.add(key)
+        self._handed_out_at = self._now()
         self.stats.handed_out += 1
         return key
 
@@ -147,8 +159,12 @@ class WorkQueue(Generic[K]):
         self._news.set()
 
     def _make_ready(self, key: K) -> None:
-        self._ready.setdefault(key)
+        self._ready.setdefault(key, self._now())
         self._news.set()
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
 
     def _drop_stale(self) -> None:
         """Keep the heap in proportion to the keys that wait: wake-ups that news made needless stay in it till due."""

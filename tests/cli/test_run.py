@@ -25,6 +25,7 @@ VARIABLES = {
     "ARGOCD_KUBECONFIG",
     "ARGOCD_NAMESPACE",
     "ARGOCD_WATCH_ARGOCD_NAMESPACE_ONLY",
+    "HEALTH_BIND_ADDRESS",
     "IS_DEFAULT_CONTROLLER",
     "KARGO_PY_ABORT_TIMEOUT",
     "KARGO_PY_INSTANCE_ID",
@@ -102,6 +103,7 @@ def test_absent_argocd_kubeconfig(tmp_path: Path) -> None:
         (["--metrics-bind-address", "9090"], "--metrics-bind-address '9090': must be HOST:PORT or :PORT"),
         (["--metrics-bind-address", ":65536"], "--metrics-bind-address ':65536'"),
         (["--metrics-bind-address", ""], "--metrics-bind-address ''"),
+        (["--health-bind-address", "all"], "--health-bind-address 'all': must be HOST:PORT or :PORT"),
         (["--abort-timeout", "soon"], "--abort-timeout 'soon': must be a duration like 10m"),
         (["--abort-timeout", "-1s"], "--abort-timeout '-1s'"),
         (["--argocd-namespace", "Bad_NS!"], "--argocd-namespace 'Bad_NS!': must be 1 to 63 lowercase letters"),
@@ -129,7 +131,7 @@ def test_wrong_variable(tmp_path: Path) -> None:
     "options",
     [
         ["--log-level", "WARNING", "--log-format", "Console"],
-        ["--instance-id", "me-1", "--metrics-bind-address", "127.0.0.1:0"],
+        ["--instance-id", "me-1", "--metrics-bind-address", "127.0.0.1:0", "--health-bind-address", ":0"],
         ["--shard", "Eu_1.a", "--no-default-controller", "--argocd-namespace", "argo-cd"],
     ],
 )

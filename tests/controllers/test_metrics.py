@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from kargo_py.argocd.application import Application, Metadata
-from kargo_py.controllers.metrics import BindError, ControllerMetrics, _split, registry, serving
-from kargo_py.controllers.running import Assembly, Options, StartError, _metrics, assemble
+from kargo_py.controllers.endpoints import METRICS, BindError, _split, metrics_handler, serving as serving_paths
+from kargo_py.controllers.metrics import ControllerMetrics, registry
+from kargo_py.controllers.running import Assembly, Options, StartError, _endpoints, assemble
 from kargo_py.controllers.world import World
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.kube.controller import Controller
@@ -41,6 +44,10 @@ def assembly() -> Assembly:
         [recorder],
         {"kargo": Stats()},
     )
+
+
+def serving(address: str, metrics: CollectorRegistry) -> AbstractAsyncContextManager[str]:
+    return serving_paths(address, {METRICS: metrics_handler(metrics)})
 
 
 async def scrape(address: str) -> dict[tuple[str, ...], float]:
@@ -96,7 +103,7 @@ async def test_addresses_that_are_none(address: str) -> None:
 async def test_address_in_use() -> None:
     """The error names the address and why it cannot be had."""
     async with serving("127.0.0.1:0", registry(assembly())) as taken:
-        with pytest.raises(BindError, match=rf"cannot serve metrics at '{taken}': .*choose another address"):
+        with pytest.raises(BindError, match=rf"cannot serve /metrics at '{taken}': .*choose another address"):
             async with serving(taken, registry(assembly())):
                 pytest.fail("served")
 
@@ -104,14 +111,14 @@ async def test_address_in_use() -> None:
 @pytest.mark.parametrize("address", ["a..b:9090", "x" * 64 + ":9090", "\0:9090"])
 async def test_hosts_that_are_none(address: str) -> None:
     """What no socket or resolver can make anything of is said like any other address that cannot be used."""
-    with pytest.raises(BindError, match=r"cannot serve metrics at .*choose another address"):
+    with pytest.raises(BindError, match=r"cannot serve /metrics at .*choose another address"):
         async with serving(address, registry(assembly())):
             pytest.fail("served")
 
 
 def test_an_ipv6_address() -> None:
     """Its brackets are not part of the host."""
-    assert _split("[::1]:9090") == ("::1", 9090)
+    assert _split("[::1]:9090", "it") == ("::1", 9090)
 
 
 async def test_a_cache_that_is_not_current() -> None:
@@ -180,7 +187,7 @@ async def test_stopping_waits_for_no_client(request_: bytes) -> None:
 async def test_address_that_cannot_be_used_ends_the_start() -> None:
     """It is told like everything else that keeps the controllers from running."""
     with pytest.raises(StartError, match="write HOST:PORT"):
-        async with _metrics(assembly(), "nine"):
+        async with _endpoints(assembly(), Options(metrics_address="nine")):
             pytest.fail("started")
 
 
