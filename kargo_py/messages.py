@@ -34,6 +34,8 @@ class Shown(Flag):
     """The reason or the message of a Kubernetes Event."""
     LOG = auto()
     """A warning or an error in the log: the event, or what stands in its field ``error`` or ``why``."""
+    ANSWER = auto()
+    """What the commands ``abort`` and ``why`` answer, on standard output."""
 
 
 @dataclass(frozen=True, slots=True)

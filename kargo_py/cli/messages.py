@@ -86,6 +86,12 @@ Warnings and errors: what stands in `event`, and what can stand in the fields `e
 texts above that are marked *also in the log*. Other fields say what a line is about: `resource`, `controller`, `key`.
 """,
     ),
+    Shown.ANSWER: (
+        "What the commands abort and why answer",
+        """\
+On standard output. `why` tells the texts above too, where a Promotion or a Stage is held up by what they say.
+""",
+    ),
 }
 
 _TITLES: Mapping[str, str] = {
@@ -148,6 +154,7 @@ _ALSO: Mapping[Shown, str] = {
     Shown.STAGE: "also in a Stage",
     Shown.EVENT: "also in Events",
     Shown.LOG: "also in the log",
+    Shown.ANSWER: "also as an answer",
 }
 
 
