@@ -96,6 +96,11 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.cli.apiserver": {
         "Kubernetes API ready at {}; for kubectl: export KUBECONFIG={}\n": "on standard output, when all is well"
     },
+    "kargo_py.cli.following": {
+        "cache is being updated again": "what a cache logs at level info",
+        "kargo-py: {}": "what stands before every line",
+    },
+    "kargo_py.cli.get": {' in "{}"': "part of a text"},
     "kargo_py.controllers.availability": {" and ": "joins names", " or ": "joins names"},
     "kargo_py.controllers.promotion": {"its deletion": "a name: ACTOR on the page"},
     "kargo_py.controllers.vitals": {
@@ -107,6 +112,22 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "this verification cannot be read": "in memory only",
         "0/{} Fulfilled": "Kargo's summary",
         "{}/{} Fulfilled": "Kargo's summary",
+    },
+    "kargo_py.controllers.why": {
+        "Argo CD": "a name: CLOCK on the page",
+        "{} ({})": "a name: FREIGHT on the page",
+    },
+    "kargo_py.controllers.why_promotion": {
+        'Freight "{}"': "a name: WHAT on the page",
+        'Stage "{}"': "a name: WHAT on the page",
+        "the queue": "a name: WHAT on the page",
+        "not begun": "a name: STATUS on the page",
+    },
+    "kargo_py.controllers.why_stage": {
+        'Freight "{}"': "a name: WHAT on the page",
+        "the queue": "a name: WHAT on the page",
+        "not Ready": "a name: STATE on the page",
+        "not judged": "a name: STATE on the page",
     },
     "kargo_py.kube.cache": {
         "its projection: {}": "part of a text",

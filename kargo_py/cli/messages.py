@@ -92,6 +92,12 @@ texts above that are marked *also in the log*. Other fields say what a line is a
 `/healthz` and `/readyz` name each part, what is wrong first; see [Monitor it](../how-to/monitor.md#probes).
 """,
     ),
+    Shown.ANSWER: (
+        "What the commands abort and why answer",
+        """\
+On standard output. `why` tells the texts above too, where a Promotion or a Stage is held up by what they say.
+""",
+    ),
 }
 
 _TITLES: Mapping[str, str] = {
@@ -156,6 +162,7 @@ _ALSO: Mapping[Shown, str] = {
     Shown.EVENT: "also in Events",
     Shown.LOG: "also in the log",
     Shown.PROBE: "also in the answers to probes",
+    Shown.ANSWER: "also as an answer",
 }
 
 

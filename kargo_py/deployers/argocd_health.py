@@ -58,14 +58,14 @@ class Checks:
     def checked(self, config: Mapping[str, Any]) -> Sequence[Key]:
         """The Applications that a health check is about; none if it cannot be read."""
         try:
-            return [key for key, _ in _checks(config, self._default_namespace)]
+            return [key for key, _ in check_targets(config, self._default_namespace)]
         except ValueError:
             return ()
 
     def assess(self, config: Mapping[str, Any]) -> HealthVerdict:
         """Judge a check ``{apps: [{name, namespace, desiredRevisions}]}``; one that cannot be read is Unknown."""
         try:
-            checks = _checks(config, self._default_namespace)
+            checks = check_targets(config, self._default_namespace)
         except ValueError as error:
             return HealthVerdict(HealthState.UNKNOWN, (CHECK_UNREADABLE(why=error),))
         verdicts = [self._assess(key, desired) for key, desired in checks]
@@ -95,7 +95,7 @@ def check_config(records: Sequence[Record]) -> dict[str, Any]:
     return {"apps": apps}
 
 
-def _checks(config: Mapping[str, Any], default_namespace: str) -> list[tuple[Key, list[str]]]:
+def check_targets(config: Mapping[str, Any], default_namespace: str) -> list[tuple[Key, list[str]]]:
     """The Applications of a health check with the revisions wanted; raises ValueError if it says anything else."""
     apps = config.get("apps")
     if not isinstance(apps, list) or not apps:
