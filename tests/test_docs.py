@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import importlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from kargo_py.local.argocd.repositories import ScriptedRepository
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD, ScriptedApplication, ScriptedProject
 from kargo_py.testing.kube_api import KubeApi, Promotion
 from tests.envtest.access import RULES
+from tests.explorer import laws as explorer_laws
+from tests.simulation import laws as simulation_laws
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 EMBED = (DOCS / "how-to/embed.md").read_text()
@@ -99,3 +102,55 @@ def test_rights() -> None:
         return {str(sorted((name, sorted(values)) for name, values in rule.items())) for rule in rules}
 
     assert plain(told) == plain(RULES["controller"])
+
+
+NAV = yaml.load((DOCS.parent / "mkdocs.yml").read_text(), yaml.BaseLoader)["nav"]
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+TESTS = DOCS.parent / "tests"
+
+
+def in_nav(entry: Any) -> Iterator[str]:
+    """The pages of a part of the navigation."""
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for inner in entry.values() if isinstance(entry, dict) else entry:
+            yield from in_nav(inner)
+
+
+def test_navigation() -> None:
+    """Every page can be found, once, and every entry is a page."""
+    assert sorted(in_nav(NAV)) == PAGES
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("reference/")])
+def test_reference_is_kept_true(page: str) -> None:
+    """A page of the reference is generated, has generated parts, or is read by a test."""
+    text = (DOCS / page).read_text()
+    read = any(page in path.read_text() for path in TESTS.rglob("test_*.py"))
+    assert "<!-- Generated " in text or "<!-- generated: " in text or read
+
+
+LAWS = (DOCS / "explanation/laws.md").read_text()
+NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", LAWS)))
+
+
+@pytest.mark.parametrize(("path", "name"), NAMED)
+def test_tests_of_the_laws(path: str, name: str) -> None:
+    """A test that the page names is there."""
+    tree = ast.parse((DOCS.parent / path).read_text())
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    assert name in {node.name for node in ast.walk(tree) if isinstance(node, functions)}
+
+
+def test_laws() -> None:
+    """Each Law has a section with tests, and is judged where the page says so."""
+    rows = table_after(LAWS, "Which of them judges which Law:")
+    explorer = {law for law, by, _ in rows if not by.startswith("no")}
+    simulation = {law for law, _, by in rows if by == "yes"}
+    assert explorer == {law for law in (*explorer_laws.LAWS, explorer_laws.LOST_ENDING) if law[0].isdigit()}
+    assert simulation == {law for law in simulation_laws.LAWS if law[0].isdigit()}
+
+    sections = re.findall(r"^## (\d+)\. (.*?)$(.*?)(?=^## |\Z)", LAWS, re.MULTILINE | re.DOTALL)
+    assert [law.split()[0] for law, *_ in rows] == [number for number, *_ in sections]
+    assert [title for _, title, text in sections if "*What would break it:*" not in text or "::test_" not in text] == []
