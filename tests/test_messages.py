@@ -37,14 +37,6 @@ LOUD = {"warning", "error", "exception", "critical"}
 # Words and sentences that are no declared texts: parts of one, names, and what only programmers read.
 ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.api.crd": {
-        "Current Freight": "a column of kubectl get",
-        "Origin (Kind)": "a column of kubectl get",
-        "Origin (Name)": "a column of kubectl get",
-        "has(self.freight) != has(self.origin)": "CEL",
-        "has(self.uses) && !has(self.task)": "CEL",
-        "has(self.uses) != has(self.task)": "CEL",
-        "!has(self.task) || !has(self.continueOnError)": "CEL",
-        "!has(self.task) || !has(self.retry)": "CEL",
         "Version of the schema of this object.": "kubectl explain",
         "Kind of this object.": "kubectl explain",
         "# Generated from kargo_py/api by `make crds`. Do not edit.\n": "a comment in a file",
@@ -52,6 +44,16 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "Write the CRDs.": "for those who change the models",
         "only say whether the files are current": "for those who change the models",
         "not current: {}; run `make crds` and commit the result\n": "for those who change the models",
+    },
+    "kargo_py.api.kinds": {
+        "Current Freight": "a column of kubectl get",
+        "Origin (Kind)": "a column of kubectl get",
+        "Origin (Name)": "a column of kubectl get",
+        "Last Promotion": "a column of kubectl get",
+        "Last Phase": "a column of kubectl get",
+        "Image Tag": "a column of kubectl get",
+        "Chart Version": "a column of kubectl get",
+        "Last Freight": "a column of kubectl get",
     },
     "kargo_py.api.names": {
         "unknown actor": "a word of Kargo's",
@@ -164,8 +166,8 @@ The simulated Argo CD and the embedded API server say what Argo CD and Kubernete
 have to tell a user they declare.
 """
 
-HELP_TEXTS = {"kargo_py.cli.main", "kargo_py.cli.messages", "kargo_py.controllers.metrics"}
-"""Full of help texts; what they give to those that take texts for users is looked at all the same."""
+HELP_TEXTS = {"kargo_py.cli.main", "kargo_py.cli.messages", "kargo_py.controllers.metrics", "kargo_py.api.rules"}
+"""Full of help texts or of CEL; what they give to those that take texts for users is looked at all the same."""
 
 FOR_PROGRAMMERS = {"TypeError", "RuntimeError", "KeyError", "OverflowError", "AttributeError"}
 
@@ -427,11 +429,10 @@ class TestPage:
             crd = yaml.safe_load(path.read_text())
             for rule in rules(crd["spec"]):
                 found += 1
-                assert re.search(
-                    rf"^\| {crd['spec']['names']['kind']} \| `[^|]+` \| `{re.escape(rule)}` \|", page, re.MULTILINE
-                )
+                kind = crd["spec"]["names"]["kind"]
+                assert re.search(rf"^\| (?:[^|]*<br>)?{kind}[^|]* \| `{re.escape(rule)}` \|", page, re.MULTILINE)
 
-        assert found == 5
+        assert found > 30
 
     def test_check(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """--check fails for a page that is missing or differs, and says what to run; writing mends it."""

@@ -14,7 +14,7 @@ from pkgutil import walk_packages
 from string import Formatter
 
 import kargo_py
-from kargo_py.api.crd import KINDS
+from kargo_py.api.kinds import KINDS
 from kargo_py.messages import Message, Shown, declared
 
 _HEAD = """\
@@ -195,16 +195,18 @@ def _section(place: Shown) -> Iterator[str]:
 
 
 def _rules() -> Iterator[str]:
-    """The CEL rules of the CRDs, with the field each guards; raises KeyError for a text that is not declared."""
+    """The CEL rules of the CRDs, with the fields each guards; raises KeyError for a text that is not declared."""
     known = {m.template: m for messages in declared().values() for m in messages if Shown.REFUSAL in m.shown}
-    rows = [
-        [kind.model.kind_name, f"`{path}`", _text(known[rule["message"]]), known[rule["message"]].do]
-        for kind in KINDS
-        for path, keywords in kind.additions.items()
-        for rule in keywords.get("x-kubernetes-validations", ())
-    ]
+    guarded: dict[str, list[str]] = {}
+    for kind in KINDS:
+        for rule in kind.rules:
+            field = f"{kind.model.kind_name} `{rule.where}`" if rule.where else kind.model.kind_name
+            guarded.setdefault(rule.says, []).append(field)
     yield "\n"
-    yield from _table(["Kind", "Field", "Text", "What it means and what to do"], rows)
+    yield from _table(
+        ["Kind and field", "Text", "What it means and what to do"],
+        (["<br>".join(dict.fromkeys(fields)), _text(known[t]), known[t].do] for t, fields in guarded.items()),
+    )
 
 
 def _rank(module: str) -> tuple[int, str]:

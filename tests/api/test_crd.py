@@ -51,7 +51,7 @@ EVERY = pytest.mark.parametrize("plural", list(KINDS))
 
 _ALLOWED = {
     *("type", "description", "properties", "required", "items", "additionalProperties", "enum", "format", "pattern"),
-    *("minLength", "maxLength", "minItems", "minimum", "maximum", "default"),
+    *("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "default", "not"),
     *("x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations"),
     *("x-kubernetes-list-type", "x-kubernetes-list-map-keys"),
 }
@@ -96,11 +96,22 @@ def test_every_field_is_explained(plural: str) -> None:
         ("freights", "Namespaced", [], ["Alias", "Origin (Kind)", "Origin (Name)", "Age"]),
         ("warehouses", "Namespaced", [], ["Shard", "Age"]),
         ("projects", "Cluster", [], ["Ready", "Status", "Age"]),
+        ("projectconfigs", "Namespaced", [], ["Ready", "Status", "Age"]),
+        ("clusterconfigs", "Cluster", ["clusterconfig", "clusterconfigs"], ["Ready", "Status", "Age"]),
+        ("promotiontasks", "Namespaced", ["promotask", "promotasks"], ["Age"]),
+        ("clusterpromotiontasks", "Cluster", ["clusterpromotask", "clusterpromotasks"], ["Age"]),
+        (
+            "promotionrequests",
+            "Namespaced",
+            ["promotionrequest", "promotionrequests"],
+            ["Stage", "Freight", "Phase", "Age"],
+        ),
+        ("targets", "Namespaced", [], ["Age"]),
     ],
 )
 def test_definition(plural: str, scope: str, short_names: list[str], columns: list[str]) -> None:
-    """Names, scope, columns and the status subresource are Kargo's."""
-    definition = _definition(plural)
+    """Names, scope, columns and the status subresource are Kargo's; ours has more columns, in no other order."""
+    definition = crd.crd(KINDS[plural], strict=True)
     spec = definition["spec"]
     kind = KINDS[plural].model.kind_name
     assert definition["metadata"]["name"] == f"{plural}.kargo.akuity.io"
@@ -110,8 +121,15 @@ def test_definition(plural: str, scope: str, short_names: list[str], columns: li
     assert spec["names"]["singular"] == kind.lower()
     (version,) = spec["versions"]
     assert version["name"] == "v1alpha1"
-    assert version["subresources"] == {"status": {}}
+    assert version.get("subresources") == (None if plural.endswith("tasks") else {"status": {}})
     assert [column["name"] for column in version["additionalPrinterColumns"]] == columns
+
+    ours = _definition(plural)
+    (our_version,) = ours["spec"]["versions"]
+    more = [column["name"] for column in our_version["additionalPrinterColumns"]]
+    assert [name for name in more if name in columns] == columns
+    assert {**ours["spec"], "versions": []} == {**spec, "versions": []}
+    assert our_version.get("subresources") == version.get("subresources")
 
 
 @pytest.mark.parametrize(
