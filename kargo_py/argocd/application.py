@@ -169,6 +169,12 @@ class OperationState(msgspec.Struct, frozen=True, rename="camel"):
         return bool(self.phase) and not self.completed
 
     @property
+    def dry_run(self) -> bool:
+        """True for an operation that only tried: it says nothing about what is deployed, and no refresh follows it."""
+        sync = self.operation.get("sync")
+        return isinstance(sync, dict) and sync.get("dryRun") is True
+
+    @property
     def mark(self) -> str | None:
         """What names the attempt this operation is; see :func:`mark_of`."""
         return mark_of(self.operation)

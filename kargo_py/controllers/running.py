@@ -140,6 +140,7 @@ def assemble(
         namespace=options.argocd_namespace if options.watch_argocd_namespace_only else "",
         default_namespace=options.argocd_namespace,
         now=now,
+        recorder=recorders[-1],
     )
     world = World(
         instance=instance,

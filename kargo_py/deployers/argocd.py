@@ -40,6 +40,7 @@ from kargo_py.argocd.sources import SourceEdit, reverse_edit
 from kargo_py.argocd.start import Initiator, revert_patch, start_patch
 from kargo_py.argocd.stop import Patch, nudge_patch, terminate_patch
 from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, authorize
+from kargo_py.deployers.argocd_events import started_event
 from kargo_py.deployers.argocd_health import Checks
 from kargo_py.deployers.argocd_records import Attempt, may_have_begun, new_record, operation_of, rests_on, updated
 from kargo_py.deployers.base import HealthVerdict, Observation, Record
@@ -49,6 +50,7 @@ from kargo_py.kube.client import Client, PatchType
 from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import encode
 from kargo_py.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, OutcomeUnknown
+from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key
 from kargo_py.kube.writes import guarded_patch, uninterrupted
 from kargo_py.messages import Shown, message
@@ -107,9 +109,11 @@ class ArgoCD:
         namespace: str = "",
         default_namespace: str = "argocd",
         now: Callable[[], datetime] = utc_now,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self._client = client
         self._now = now
+        self._recorder = recorder
         self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
         self.applications: Cache[Application] = Cache(client, APPLICATIONS, codec=self._codec, namespace=namespace)
@@ -223,6 +227,7 @@ class ArgoCD:
                     case Verb.TERMINATE if app is not None:
                         await self._terminate(app, record.stamp)
                     case _:
+                        self._tell(record, request)
                         return self._observation(record, decision, issued=issued)
             except (Conflict, NotFound) as error:
                 refused = self._held_back(record.key, error)
@@ -318,6 +323,16 @@ class ArgoCD:
             raise
         self.applications.observe(answer)
 
+    def _tell(self, record: Record, request: UpdateRequest) -> None:
+        """Once it can be seen, put the Event of the start on the Application if that is asked for."""
+        attempt = self.attempt(record.key, record.stamp)
+        app = self.applications.get(record.key)
+        if self._recorder is None or not request.event or attempt.told or app is None:
+            return
+        if record.attempt and (attempt.latched is not None or operation_of(app, record.stamp) is not None):
+            attempt.told = True
+            self._recorder.record(started_event(app, record))
+
     async def _terminate(self, app: Application, mark: str) -> None:
         """Ask for the end once; that it was accepted proves nothing, so an unknown outcome does not matter either."""
         # A required field of Argo CD's; nothing of ours reads it back.
@@ -381,6 +396,7 @@ class ArgoCD:
             record.history_id,
             record.initiator,
             record.seen_state,
+            sync=record.sync,
             adopted=record.attempt == 0,
             accept_newer=request is not None and request.accept_newer,
         )

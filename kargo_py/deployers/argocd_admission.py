@@ -14,6 +14,7 @@ from kargo_py.api.names import AuthorizedStageError, authorized_stages
 from kargo_py.argocd.application import Application, JsonObject, describe
 from kargo_py.argocd.applicationset import APPLICATION_SETS, undone
 from kargo_py.argocd.operation import controllable
+from kargo_py.argocd.options import EVERYTHING, OptionsError, SyncOptions
 from kargo_py.argocd.sources import SourceEdit, SourceUpdate, SourceUpdateError, edit_sources
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
@@ -31,7 +32,7 @@ NOT_FOUND = message(
 DOES_NOT_FIT = message(
     "{app} {fault}",
     do="What the step's config asks does not fit the Application's sources: see *has no source with …* and *is asked "
-    "for two revisions …*.",
+    "for two …*, or the number of `revisions`.",
     shown=Shown.PROMOTION,
 )
 OWNER_UNSEEN = message(
@@ -75,12 +76,18 @@ class TargetError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class UpdateRequest:
-    """What a step asks of one Application; ``stage`` is "<project>:<stage>"."""
+    """What a step asks of one Application; ``stage`` is "<project>:<stage>".
+
+    ``health_check``: whether it is judged from then on. ``event``: whether an Event tells the start.
+    """
 
     key: Key
     stage: str
     updates: Sequence[SourceUpdate] = ()
     accept_newer: bool = False
+    sync: SyncOptions = EVERYTHING
+    health_check: bool = True
+    event: bool = False
 
 
 class Admission:
@@ -113,8 +120,8 @@ class Admission:
             raise TargetError(reason)
         authorize(app, request.stage)
         try:
-            edit = edit_sources(app.spec, request.updates)
-        except SourceUpdateError as error:
+            edit = edit_sources(app.spec, request.updates, request.sync)
+        except (SourceUpdateError, OptionsError) as error:
             raise TargetError(DOES_NOT_FIT(app=app, fault=error)) from error
         return app, edit
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from kargo_py.api.types import Time
+from kargo_py.argocd.options import EVERYTHING, SyncOptions
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 
@@ -70,9 +71,10 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     ``resource_version`` and ``history_id`` are those of the version decided on, ``seen_stamp`` is the stamp annotation
     it carried: as long as the Application still carries that one, ours was never carried out. ``desired`` has a
     revision per source ("" = any). ``seen_state`` tells the operation that ``operationState`` showed then, where the
-    annotation is not enough. ``initiator`` is the user who appears as the one who started it. ``free_since`` is
-    when the target became free for us, if it was held by somebody else's work before; ``stopping_since`` is when its
-    step had had its time, and it was asked to end. An attempt 0 was started by a real Kargo and taken over.
+    annotation is not enough. ``sync`` is how to sync. ``initiator`` is the user who appears as the one who started it.
+    ``free_since`` is when the target became free for us, if it was held by somebody else's work before;
+    ``stopping_since`` is when its step had had its time, and it was asked to end. An attempt 0 was started by a real
+    Kargo and taken over.
     """
 
     kind: str
@@ -89,6 +91,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     seen_stamp: str = ""
     seen_state: str | None = None
     initiator: str = ""
+    sync: SyncOptions = EVERYTHING
     free_since: str | None = None
     stopping_since: str | None = None
     state: TargetState = TargetState.PENDING

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -136,11 +136,11 @@ class ArgoCDUpdate:
         """Record the intents, start what may be started, and see how far it got."""
         try:
             config = read_config(context.config)
+            wanted = requests(config, context.stage_key, self._argocd.default_namespace)
         except ValueError as error:
             left = [_left(record, self._argocd.observe(record).present) for record in context.records]
             said = [INVALID_CONFIGURATION(faults=error), *(record.message for record in _latest(left))]
             return Finished(StepStatus.FAILED, _joined(said), records=left)
-        wanted = requests(config, context.stage_key, self._argocd.default_namespace)
         if not context.records:
             return await self._intend(context, wanted)
         if any(record.stopping_since for record in context.records):
@@ -174,7 +174,8 @@ class ArgoCDUpdate:
         if any(look.intends for look in looks):
             return Intend(records)
         if not waits:
-            return _finish(records, [look.refusal for look in looks if look.refusal])
+            unchecked = {key for key, request in wanted.items() if not request.health_check}
+            return _finish(records, [look.refusal for look in looks if look.refusal], unchecked)
         left = [_time_left(context, look) for look in looks if look.wait is not None]
         if (
             least := min((seconds for seconds in left if seconds is not None), default=None)
@@ -315,9 +316,9 @@ class ArgoCDUpdate:
         """What a real Kargo has started for this step before we took it over."""
         try:
             config = read_config(context.config)
+            wanted = requests(config, context.stage_key, self._argocd.default_namespace)
         except ValueError:
             return []
-        wanted = requests(config, context.stage_key, self._argocd.default_namespace)
         found = [await self._argocd.adopt(request, context.alias, context.promotion) for request in wanted]
         return [record for record in found if record is not None]
 
@@ -351,13 +352,14 @@ class ArgoCDUpdate:
     async def _taken_back(self, context: StepContext, records: Sequence[Record], *, give_up: bool) -> list[str]:
         """What became of the fields of the spec that the starts have changed, in words."""
         changed = [record for record in records if record.before]
+        wanted: dict[Key, UpdateRequest] = {}
         try:
             config = read_config(context.config)
+            wanted = {r.key: r for r in requests(config, context.stage_key, self._argocd.default_namespace)}
         except ValueError:
             config = None
         if config is None or config.on_abort == "keep":
             return [KEEPS_CHANGE(app=describe(r.key), pointers=_pointers(r)) for r in changed]
-        wanted = {r.key: r for r in requests(config, context.stage_key, self._argocd.default_namespace)}
         said = []
         for record in changed:
             try:
@@ -457,12 +459,13 @@ def _joined(messages: Sequence[str]) -> str:
     return "; ".join(messages[:_SHOWN]) + more
 
 
-def _finish(records: Sequence[Record], refusals: Sequence[str] = ()) -> Finished:
-    """All Applications have ended: the step is what the worst of them is."""
+def _finish(records: Sequence[Record], refusals: Sequence[str], unchecked: Collection[Key]) -> Finished:
+    """All Applications have ended: the step is what the worst of them is; a dry run says nothing of what is there."""
     latest = _latest(records)
     output = {"apps": [{"name": r.name, "namespace": r.namespace} for r in latest]}
     bad = [r for r in latest if r.state is not TargetState.SUCCEEDED]
     if bad:
         return Finished(StepStatus.FAILED, _joined([*(r.message for r in bad), *refusals]), output, records=records)
-    check = HealthCheckStep(uses=USES, config=check_config(latest))
+    judged = [r for r in latest if r.key not in unchecked and not r.sync.dry_run]
+    check = HealthCheckStep(uses=USES, config=check_config(judged)) if judged else None
     return Finished(StepStatus.SUCCEEDED, "", output, check, records)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from kargo_py.argocd.application import describe
+from kargo_py.argocd.options import ResourceName, SyncOptions
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
 from kargo_py.deployers.argocd_admission import UpdateRequest
 from kargo_py.kube.resources import Key
@@ -22,6 +25,27 @@ REVISION_NEEDED = message(
     "updateTargetRevision needs a desiredRevision",
     do="Part of *invalid configuration*: give this source of the step's config a `desiredRevision`, or take "
     "`updateTargetRevision` away.",
+    shown=Shown.PROMOTION,
+)
+
+
+CONTRADICTION = message(
+    "config.apps[{one}] and config.apps[{other}] contradict each other about {app}: {field} is {this} in the one and "
+    "{that} in the other",
+    do="Part of *invalid configuration*: both entries are about the same Application, which is synced once. Give "
+    "both the same value, or take one of them away.",
+    shown=Shown.PROMOTION,
+)
+DRY_RUN_CHANGES = message(
+    "dryRun changes nothing, so updateTargetRevision, kustomize and helm cannot be carried out with it",
+    do="Part of *invalid configuration*: a change of the spec would be deployed by auto-sync, or by the next sync. "
+    "Take these fields of the entry away; `revision` tries what is not in the spec yet.",
+    shown=Shown.PROMOTION,
+)
+ONE_OF_REVISION_AND_REVISIONS = message(
+    "only one of revision and revisions can be given",
+    do="Part of *invalid configuration*: `revision` is for an Application with one source, `revisions` for one with "
+    "several.",
     shown=Shown.PROMOTION,
 )
 
@@ -44,14 +68,14 @@ class KustomizeImageConfig(Config):
 class KustomizeConfig(Config):
     """Edits of a source's Kustomize options."""
 
-    images: Annotated[Sequence[KustomizeImageConfig], Field(min_length=1)]
+    images: Annotated[Sequence[KustomizeImageConfig], Field(min_length=1)] = ()
 
 
 class HelmImageConfig(Config):
     """A Helm parameter to set."""
 
     key: NonEmpty
-    value: NonEmpty
+    value: str
 
 
 class HelmConfig(Config):
@@ -76,6 +100,11 @@ class SourceConfig(Config):
             raise ValueError(REVISION_NEEDED())
         return self
 
+    @property
+    def changes(self) -> bool:
+        """Whether the spec of the Application is to be changed."""
+        return self.update_target_revision or bool(self.kustomize and self.kustomize.images) or self.helm is not None
+
     def update(self) -> SourceUpdate:
         """As the edit of an Application takes it."""
         kustomize = self.kustomize.images if self.kustomize else ()
@@ -90,13 +119,42 @@ class SourceConfig(Config):
         )
 
 
+class ResourceConfig(Config):
+    """A resource of a partial sync; no namespace: in any."""
+
+    group: str = ""
+    kind: NonEmpty
+    name: NonEmpty
+    namespace: str = ""
+
+
 class AppConfig(Config):
     """One Application."""
 
     name: NonEmpty
     namespace: str = ""
     sources: Sequence[SourceConfig] = ()
-    accept_newer: bool = False
+    accept_newer: bool | None = None
+    prune: bool | None = None
+    dry_run: bool = False
+    resources: Annotated[Sequence[ResourceConfig], Field(min_length=1)] = ()
+    revision: str = ""
+    revisions: Annotated[Sequence[str], Field(min_length=1)] = ()
+    health_check: bool | None = None
+    operation_started_event: bool | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.revision and self.revisions:
+            raise ValueError(ONE_OF_REVISION_AND_REVISIONS())
+        if self.dry_run and any(source.changes for source in self.sources):
+            raise ValueError(DRY_RUN_CHANGES())
+        return self
+
+
+T = TypeVar("T")
+
+_MOST_SHOWN = 80
 
 
 class ArgoCDUpdateConfig(Config):
@@ -108,19 +166,64 @@ class ArgoCDUpdateConfig(Config):
 
 
 def requests(config: ArgoCDUpdateConfig, stage: str, default_namespace: str) -> list[UpdateRequest]:
-    """What to ask of each Application, one entry each, in the order they are first named."""
-    merged: dict[Key, list[AppConfig]] = {}
-    for app in config.apps:
-        merged.setdefault(Key(app.namespace or default_namespace, app.name), []).append(app)
-    return [
-        UpdateRequest(
-            key,
-            stage,
-            [source.update() for entry in entries for source in entry.sources],
-            accept_newer=any(entry.accept_newer for entry in entries),
-        )
-        for key, entries in merged.items()
-    ]
+    """What to ask of each Application, one entry each, in the order they are first named.
+
+    Raises ValueError where entries contradict each other.
+    """
+    merged: dict[Key, list[tuple[int, AppConfig]]] = {}
+    for index, app in enumerate(config.apps):
+        merged.setdefault(Key(app.namespace or default_namespace, app.name), []).append((index, app))
+    return [combined(key, entries, stage) for key, entries in merged.items()]
+
+
+def combined(key: Key, entries: Sequence[tuple[int, AppConfig]], stage: str) -> UpdateRequest:
+    """What *entries*, each with its index, ask of one Application; raises ValueError where they contradict each other.
+
+    What is not given in an entry is left to the others, except that an Application is synced as a whole or in part, and
+    in earnest or as a dry run: these two the entries must agree about.
+    """
+
+    def agreed(field: str, values: Sequence[tuple[int, T | None]], default: T) -> T:
+        given = [(index, value) for index, value in values if value is not None]
+        one, this = next(iter(given), (0, default))
+        for other, that in given:
+            if that != this:
+                app, shown = describe(key), (_shown(this), _shown(that))
+                said = CONTRADICTION(one=one, other=other, app=app, field=field, this=shown[0], that=shown[1])
+                raise ValueError(said)
+        return this
+
+    sync = SyncOptions(
+        prune=agreed("prune", [(i, e.prune) for i, e in entries], default=False),
+        dry_run=agreed("dryRun", [(i, e.dry_run) for i, e in entries], default=False),
+        revision=agreed("revision", [(i, e.revision or None) for i, e in entries], ""),
+        revisions=agreed("revisions", [(i, tuple(e.revisions) or None) for i, e in entries], ()),
+        resources=tuple({r: None for _, e in entries for r in map(_resource, e.resources)}),
+    )
+    agreed("resources", [(i, "given" if e.resources else "absent") for i, e in entries], "")
+    agreed("revision(s)", [(i, _revision_field(e)) for i, e in entries], "")
+    return UpdateRequest(
+        key,
+        stage,
+        [source.update() for _, entry in entries for source in entry.sources],
+        accept_newer=agreed("acceptNewer", [(i, e.accept_newer) for i, e in entries], default=False),
+        sync=sync,
+        health_check=agreed("healthCheck", [(i, e.health_check) for i, e in entries], default=True),
+        event=agreed("operationStartedEvent", [(i, e.operation_started_event) for i, e in entries], default=False),
+    )
+
+
+def _resource(config: ResourceConfig) -> ResourceName:
+    return ResourceName(config.kind, config.name, config.group, config.namespace)
+
+
+def _revision_field(entry: AppConfig) -> str | None:
+    return "revision" if entry.revision else "revisions" if entry.revisions else None
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def read_config(config: object) -> ArgoCDUpdateConfig:

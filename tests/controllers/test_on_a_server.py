@@ -83,6 +83,32 @@ async def test_the_columns_of_kubectl_get(cluster: Cluster) -> None:
     assert "Kind of step to run." in explained
 
 
+async def test_options_of_a_start(cluster: Cluster) -> None:
+    """How to sync is recorded and stands in the operation; the start is told on the Application, once."""
+    resources = [{"group": "apps", "kind": "Deployment", "name": "web"}]
+    options = {"prune": True, "resources": resources, "revision": SHA, "operationStartedEvent": True}
+    config = {"apps": [{"name": cluster.app_name("dev"), "healthCheck": False, **options}]}
+    await cluster.prepare()
+    async with cluster.controllers():
+        await cluster.promote(NAME, config=config)
+        operation = await cluster.requested()
+        recorded = (await cluster.get("promotion", NAME))["status"]["state"][STATE_KEY][0]
+    async with cluster.controllers():
+        await cluster.pick_up()
+        await cluster.complete()
+        await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
+        ended = await cluster.get("promotion", NAME)
+    about = f"involvedObject.name={cluster.app_name('dev')},reason=OperationStarted"
+    events = json.loads(
+        await cluster.kubectl("get", "events", "--namespace=argocd", f"--field-selector={about}", "--output=json")
+    )
+
+    asked = {"prune": True, "resources": resources, "revision": SHA}
+    assert (operation["sync"], recorded["sync"]) == (asked, asked)
+    assert "healthChecks" not in ended["status"]
+    assert [event["message"] for event in events["items"]] == [f"kargo-controller initiated sync to {SHA}"]
+
+
 @pytest.mark.parametrize("phase", ["Failed", "Error"])
 async def test_a_failing_operation(cluster: Cluster, phase: str) -> None:
     """A sync that fails makes the Promotion Failed with what Argo CD said, and the Stage tells it."""

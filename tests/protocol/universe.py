@@ -158,8 +158,8 @@ class Universe:
         """A process of ours, running with caches filled; stopped in order at the end if it was not killed."""
         line = Line(client_of(self.core), delay)
         self.lines.append(line)
-        argocd = ArgoCD(line)
         recorder = EventRecorder(line, "kargo-py", instance)
+        argocd = ArgoCD(line, recorder=recorder)
         world = World(
             instance=instance,
             client=line,
