@@ -86,10 +86,11 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SyncPolicy(msgspec.Struct, frozen=True, rename="camel"):
-    """What a hand-written operation must copy: Argo CD does not add these by itself."""
+    """What a hand-written operation must copy: Argo CD does not add these by itself; and whether it syncs by itself."""
 
     sync_options: list[str] | None = None
     retry: JsonObject | None = None
+    automated: JsonObject | None = None
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel"):

@@ -27,7 +27,7 @@ from kargo_py.controllers.promotion import (
     cannot_run,
     time_limit,
 )
-from kargo_py.controllers.stage_status import JUDGING_LIMIT
+from kargo_py.controllers.stage_queue import JUDGING_LIMIT
 from kargo_py.controllers.why import (
     ARGOCD_CLOCK,
     IS_BEING_DELETED,

@@ -15,11 +15,11 @@ from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application, describe
 from kargo_py.argocd.health import Verdict, assess_application
 from kargo_py.controllers.stage import CHECKS_NOT_KNOWN, KIND_OF_CHECK_NOT_KNOWN
-from kargo_py.controllers.stage_status import (
-    LAST_ENDED_AS,
+from kargo_py.controllers.stage_conditions import LAST_ENDED_AS
+from kargo_py.controllers.stage_health import checks
+from kargo_py.controllers.stage_verification import (
     VERIFICATION_UNSUPPORTED,
     VERIFIED_ONCE_HEALTHY,
-    checks,
     latest_verification,
 )
 from kargo_py.controllers.why import (
@@ -330,5 +330,5 @@ def _checks(stage: Stage, argocd_namespace: str) -> tuple[Sequence[_Check], Sequ
         except ValueError as error:
             faults.append(CHECK_NOT_READ(why=error))
             continue
-        found += [_Check(key, desired) for key, desired in named]
+        found += [_Check(key, wanted.desired) for key, wanted in named]
     return found[:_MOST_APPLICATIONS], faults

@@ -20,6 +20,7 @@ from kargo_py.api.stamp import STATE_KEY
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import APPLICATIONS, Application
 from kargo_py.argocd.operation import UNREADABLE
+from kargo_py.controllers.control_flow import origins_passed_on
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import HealthChecker
 from kargo_py.kube.cache import Cache
@@ -189,6 +190,19 @@ def freight_stages(freight: JsonObject) -> Iterable[Key]:
     return [Key(freight["metadata"]["namespace"], stage) for stage in current]
 
 
+def freight_mentions(freight: JsonObject) -> Iterable[Key]:
+    """Index: the Stages that Freight says anything about."""
+    status = freight.get("status") or {}
+    said = (status.get(name) or {} for name in ("currentlyIn", "verifiedIn", "approvedFor"))
+    return {Key(freight["metadata"]["namespace"], stage) for stages in said for stage in stages}
+
+
+def freight_origin(freight: JsonObject) -> Iterable[tuple[str, str]]:
+    """Index: namespace and origin of a piece of Freight."""
+    origin = freight.get("origin") or {}
+    return [(freight["metadata"]["namespace"], f"{origin.get('kind')}/{origin.get('name')}")]
+
+
 def freight_here(stage: JsonObject) -> Iterable[Key]:
     """Index: the Freight that is in a Stage now."""
     history = (stage.get("status") or {}).get("freightHistory") or ()
@@ -266,10 +280,14 @@ class World:
             STAGES,
             codec=JSON,
             projection=drop_managed_fields,
-            indexes={"freight": freight_here, **checked},
+            indexes={"freight": freight_here, "passes on": origins_passed_on, **checked},
         )
         self.freights = Cache(
-            self.client, FREIGHTS, codec=JSON, projection=drop_managed_fields, indexes={"stage": freight_stages}
+            self.client,
+            FREIGHTS,
+            codec=JSON,
+            projection=drop_managed_fields,
+            indexes={"stage": freight_stages, "mentions": freight_mentions, "origin": freight_origin},
         )
         self.promotion_models = Models(Promotion, PROMOTIONS, self.recorder)
         self.stage_models = Models(Stage, STAGES, self.recorder)
@@ -307,30 +325,46 @@ class World:
             APPLICATIONS.kind: self.unreadable_applications,
         }
 
+    def is_ours(self, stage: JsonObject) -> bool:
+        """Whether this controller acts on *stage*, JSON that may be of any form."""
+        spec = stage.get("spec")
+        shard = spec.get("shard") if isinstance(spec, dict) else ""
+        labels = stage["metadata"].get("labels") or {}
+        return self.responsibility.covers(labels, shard if isinstance(shard, str) else "")
+
     async def write_status(self, cache: Cache[JsonObject], old: JsonObject, status: JsonObject) -> None:
         """Make the status of *old* that of *status*, by one write guarded by the version of *old*.
 
         Raises Conflict or OutcomeUnknown after marking the object dirty; what it says then is read live.
         """
         patch = merge_diff(old.get("status") or {}, status)
-        if not patch:
-            return
-        meta = JSON.meta(old)
-        body = {"metadata": {"resourceVersion": meta.resource_version}, "status": patch}
+        if patch:
+            meta = {"resourceVersion": JSON.meta(old).resource_version}
+            await self._write_guarded(cache, old, {"metadata": meta, "status": patch}, subresource="status")
+
+    async def write_metadata(self, cache: Cache[JsonObject], old: JsonObject, patch: JsonObject) -> None:
+        """Merge *patch* into the metadata of *old*, guarded and failing as :meth:`write_status`."""
+        meta = {"resourceVersion": JSON.meta(old).resource_version, **patch}
+        await self._write_guarded(cache, old, {"metadata": meta})
+
+    async def _write_guarded(
+        self, cache: Cache[JsonObject], old: JsonObject, body: JsonObject, *, subresource: str = ""
+    ) -> None:
+        key = JSON.meta(old).key
         try:
             answer = await uninterrupted(
                 guarded_patch(
                     self.client,
                     cache.resource,
-                    meta.key,
+                    key,
                     encode(body),
                     codec=JSON,
                     landed=lambda found: contains(found, body),
-                    subresource="status",
+                    subresource=subresource,
                 )
             )
         except (Conflict, OutcomeUnknown):
-            cache.mark_dirty(meta.key)
+            cache.mark_dirty(key)
             raise
         cache.observe(answer)
 

@@ -38,7 +38,7 @@ from kargo_py.argocd.operation import (
 )
 from kargo_py.argocd.sources import SourceEdit, reverse_edit
 from kargo_py.argocd.start import Initiator, revert_patch, start_patch
-from kargo_py.argocd.stop import Patch, nudge_patch, terminate_patch
+from kargo_py.argocd.stop import Patch, nudge_patch, refresh_patch, terminate_patch
 from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, authorize
 from kargo_py.deployers.argocd_events import started_event
 from kargo_py.deployers.argocd_health import Checks
@@ -432,9 +432,15 @@ class ArgoCD:
         """The Applications that a health check is about; none if it cannot be read."""
         return self._checks.checked(config)
 
-    def assess(self, config: Mapping[str, Any]) -> HealthVerdict:
-        """Judge a health check from the cache."""
-        return self._checks.assess(config)
+    def assess(self, configs: Sequence[Mapping[str, Any]]) -> HealthVerdict:
+        """Judge health checks from the cache."""
+        return self._checks.assess(configs)
+
+    async def refresh(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        """Ask for a refresh of what has been in doubt for too long; Conflict says that there is news meanwhile."""
+        for app in self._checks.stale(configs):
+            await self._patch(app.key, refresh_patch(app))
+            self._checks.asked(app.key)
 
 
 def _undecided(record: Record) -> KubeError:

@@ -188,13 +188,20 @@ class HealthVerdict:
     issues: tuple[str, ...] = ()
     trusted: bool = True
     recheck_after: float | None = None
+    refresh: bool = False
 
 
 class HealthChecker(Protocol):
-    """Judges the health checks a step left behind."""
+    """Judges the health checks that steps left behind."""
 
-    def assess(self, config: Mapping[str, Any]) -> HealthVerdict:
-        """Judge one check from the cache; *config* is what the step recorded, as read back: check it."""
+    def assess(self, configs: Sequence[Mapping[str, Any]]) -> HealthVerdict:
+        """Judge checks from the cache, in the order of the steps; of two on one object the later one counts.
+
+        *configs* are what the steps recorded, as read back: check them.
+        """
+
+    async def refresh(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        """Ask the tool, once, to look at those objects where the verdict says that this may help."""
 
     def checked(self, config: Mapping[str, Any]) -> Sequence[Key]:
         """The objects whose events may change the verdict."""

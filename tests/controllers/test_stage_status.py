@@ -10,16 +10,10 @@ import pytest
 from kargo_py.api.promotion import Promotion
 from kargo_py.api.stage import HealthState, Stage, StageStatus
 from kargo_py.api.types import Time
-from kargo_py.controllers.stage_status import (
-    HOLD,
-    JUDGING_LIMIT,
-    Outlook,
-    Situation,
-    checks,
-    fold_ended,
-    is_history,
-    outlook,
-)
+from kargo_py.controllers.stage_health import checks
+from kargo_py.controllers.stage_history import fold_ended, is_history
+from kargo_py.controllers.stage_queue import JUDGING_LIMIT
+from kargo_py.controllers.stage_status import HOLD, Outlook, Situation, outlook
 from kargo_py.deployers.base import HealthVerdict
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)

@@ -533,10 +533,10 @@ async def test_health_settles_by_our_own_clock() -> None:
     }
     config = {"apps": [{"name": "shop-dev", "desiredRevisions": ["1"]}]}
     async with running(Server(application(status=status))) as argocd:
-        early = argocd.assess(config)
+        early = argocd.assess([config])
         assert early.recheck_after is not None
         await asyncio.sleep(early.recheck_after)
-        late = argocd.assess(config)
+        late = argocd.assess([config])
 
     assert (early.trusted, late.trusted, late.state) == (False, True, "Healthy")
     assert pytest.approx(early.recheck_after, abs=0.05) == 1.2
@@ -549,7 +549,7 @@ async def test_damaged_health_checks(config: JsonObject) -> None:
     """A check that cannot be read is no reason to call a Stage healthy."""
     async with running(Server(application())) as argocd:
         assert list(argocd.checked(config)) == []
-        verdict = argocd.assess(config)
+        verdict = argocd.assess([config])
 
     assert verdict.state == "Unknown"
     assert "cannot be read: config.apps" in verdict.issues[0]
