@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from kargo_py.api.abort import ANNOTATION_ABORT, Abort, AbortError, latched_abort, read_abort
+from kargo_py.api.names import UNKNOWN_ACTOR
 from kargo_py.api.promotion import PromotionPhase, phase_of
 from kargo_py.api.types import JsonObject
 from kargo_py.cli.following import News, following
@@ -84,10 +85,11 @@ Print = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Nothing is to be written; ``done``: it is over."""
+    """Nothing is to be written; ``done``: it is over, ``refused``: otherwise than asked for."""
 
     text: str
     done: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,12 @@ class Ask:
 
 
 def decide(promotion: JsonObject, actor: str, *, force: bool) -> Ask | Told:
-    """What an abort of *promotion* by *actor* takes; one that ended otherwise ends it all."""
+    """What an abort of *promotion* by *actor* takes."""
     name, phase = identity(promotion)[1], phase_of(promotion)
     if phase == PromotionPhase.ABORTED:
         return Told(ABORTED_BEFORE(name=name), done=True)
-    if phase in set(PromotionPhase) - {PromotionPhase.PENDING, PromotionPhase.RUNNING}:
-        fail(ENDED_OTHERWISE(name=name, phase=phase))
+    if _is_over(promotion):
+        return Told(ENDED_OTHERWISE(name=name, phase=phase), done=True, refused=True)
     asked = _asked(promotion)
     if asked is not None and (asked.force or not force):
         return Told(BEING_ABORTED(name=name, actor=asked.by))
@@ -134,7 +136,7 @@ async def actor_of(session: Session) -> str:
         answer = {}
     if user := text(answer, "status", "userInfo", "username"):
         return f"kubernetes:{user}"
-    return f"kubeconfig:{session.user}" if session.user else "kubernetes:unknown"
+    return f"kubeconfig:{session.user}" if session.user else UNKNOWN_ACTOR
 
 
 def abort(name: str, where: Where, out: Print, *, force: bool, wait: bool, patience: timedelta | None) -> None:
@@ -156,6 +158,8 @@ async def ask(session: Session, name: str, out: Print, *, force: bool) -> bool:
         promotion = await read(session, PROMOTIONS, name)
         decision = decide(promotion, actor, force=force)
         if isinstance(decision, Told):
+            if decision.refused:
+                fail(decision.text)
             out(decision.text)
             return decision.done
         try:

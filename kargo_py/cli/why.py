@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
 
-from kargo_py.api.types import JsonObject, Time
+from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import APPLICATIONS, Application, ApplicationCodec
 from kargo_py.cli.objects import Session, Where, connected, read, read_all, reason, run
-from kargo_py.cli.rows import plain, text
+from kargo_py.cli.rows import age, plain, text
 from kargo_py.controllers import why_promotion, why_stage
 from kargo_py.controllers.why import Explanation, Hidden, Seen, Statement
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES
 from kargo_py.kube.client import Client
-from kargo_py.kube.clock import in_short, utc_now
+from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.connection import connect
 from kargo_py.kube.errors import KubeError, NotFound
@@ -74,18 +74,20 @@ class Options:
 
 def why(resource: Resource, name: str, where: Where, options: Options, out: Print) -> None:
     """Print the explanation."""
-
-    async def work() -> Explanation:
-        async with connected(where) as session, _argocd(session, options) as argocd:
-            explain = _promotion if resource is PROMOTIONS else _stage
-            return await explain(session, argocd, name, options)
-
-    explanation = run(work(), resource)
+    found = run(explanation(resource, name, where, options), resource)
     if options.form == "json":
-        out(json.dumps(explanation.wire(), indent=4, ensure_ascii=False))
+        out(json.dumps(found.wire(), indent=4, ensure_ascii=False))
         return
-    for line in lines(explanation, utc_now()):
+    for line in lines(found, utc_now()):
         out(line)
+
+
+async def explanation(resource: Resource, name: str, where: Where, options: Options) -> Explanation:
+    """Read what it rests on, and explain. Raises KubeError if the object itself cannot be read."""
+    async with connected(where) as session, _argocd(session, options) as argocd:
+        if resource is PROMOTIONS:
+            return await _promotion(session, argocd, name)
+        return await _stage(session, argocd, name, options.argocd_namespace)
 
 
 @asynccontextmanager
@@ -138,7 +140,7 @@ async def _application(client: Client, key: Key) -> Application:
     return await client.get(APPLICATIONS, key, codec=ApplicationCodec())
 
 
-async def _promotion(session: Session, argocd: Client | Hidden, name: str, _options: Options) -> Explanation:
+async def _promotion(session: Session, argocd: Client | Hidden, name: str) -> Explanation:
     promotion = await read(session, PROMOTIONS, name)
     stage, freight, promotions, applications = await asyncio.gather(
         _object(session, STAGES, text(promotion, "spec", "stage")),
@@ -150,33 +152,33 @@ async def _promotion(session: Session, argocd: Client | Hidden, name: str, _opti
     return why_promotion.explain_promotion(facts)
 
 
-async def _stage(session: Session, argocd: Client | Hidden, name: str, options: Options) -> Explanation:
+async def _stage(session: Session, argocd: Client | Hidden, name: str, argocd_namespace: str) -> Explanation:
     stage = await read(session, STAGES, name)
     names = why_stage.freights(stage)
     promotions, applications, freights = await asyncio.gather(
         _queue(session),
-        _applications(argocd, why_stage.targets(stage, options.argocd_namespace)),
+        _applications(argocd, why_stage.targets(stage, argocd_namespace)),
         asyncio.gather(*(_object(session, FREIGHTS, freight) for freight in names)),
     )
     by_name = dict(zip(names, freights, strict=True))
-    facts = why_stage.StageFacts(stage, promotions, by_name, applications, utc_now(), options.argocd_namespace)
+    facts = why_stage.StageFacts(stage, promotions, by_name, applications, utc_now(), argocd_namespace)
     return why_stage.explain_stage(facts)
 
 
 # -- showing ----------------------------------------------------------------------------------------------------------
 
 
-def lines(explanation: Explanation, now: datetime) -> list[str]:
+def lines(explained: Explanation, now: datetime) -> list[str]:
     """The explanation as lines of text."""
     head = HEADLINE(
-        kind=explanation.kind,
-        name=explanation.name,
-        namespace=explanation.namespace,
-        state=explanation.state,
-        since=_time(Statement("", since=explanation.since), now),
+        kind=explained.kind,
+        name=explained.name,
+        namespace=explained.namespace,
+        state=explained.state,
+        since=_time(Statement("", since=explained.since), now),
     )
-    said = [f"{_short(statement.text)}{_time(statement, now)}" for statement in explanation.reasons] or [NO_REASONS()]
-    return [plain(head), *(f"- {line}" for line in said), *(f"? {_short(line)}" for line in explanation.unseen)]
+    said = [f"{_short(statement.text)}{_time(statement, now)}" for statement in explained.reasons] or [NO_REASONS()]
+    return [plain(head), *(f"- {line}" for line in said), *(f"? {_short(line)}" for line in explained.unseen)]
 
 
 def _short(words: str) -> str:
@@ -190,9 +192,5 @@ def _time(statement: Statement, now: datetime) -> str:
     if statement.clock and statement.at:
         return AT_BY(time=plain(statement.at), clock=statement.clock)
     if statement.since:
-        return SINCE(time=plain(statement.since), ago=_ago(statement.since, now))
-    return AT(time=plain(statement.at), ago=_ago(statement.at, now)) if statement.at else ""
-
-
-def _ago(time: str, now: datetime) -> str:
-    return in_short(now - Time(time).datetime)
+        return SINCE(time=plain(statement.since), ago=age(statement.since, now))
+    return AT(time=plain(statement.at), ago=age(statement.at, now)) if statement.at else ""

@@ -249,7 +249,7 @@ def targets(promotion: JsonObject) -> Sequence[Key]:
     try:
         records = records_of(model.status) if isinstance(model, Promotion) else ()
     except RecordError:
-        return ()
+        return []
     return list(dict.fromkeys(record.key for record in records))[:_MOST_TARGETS]
 
 
@@ -298,7 +298,7 @@ class _Answer:
             return
         if promotion.metadata.deletion_timestamp:
             self.say(IS_BEING_DELETED(), promotion.metadata.deletion_timestamp)
-        self._abort_asked()
+        aborting = self._abort_asked()
         if promotion.phase not in {PromotionPhase.PENDING, PromotionPhase.RUNNING}:
             self.say(UNKNOWN_PHASE(phase=promotion.phase))
             return
@@ -306,7 +306,7 @@ class _Answer:
         if promotion.running:
             self._how_it_runs()
             self._whose_turn(stage)
-        elif stage is not None:
+        elif stage is not None and not aborting:
             self._what_keeps_it(stage)
 
     def say(self, text: str, since: str | None = "", clock: str = "") -> None:
@@ -322,8 +322,8 @@ class _Answer:
 
     # -- what there is ----------------------------------------------------------------------------------------------
 
-    def _abort_asked(self) -> None:
-        """An abort that was asked for, kept by the controller or not seen yet."""
+    def _abort_asked(self) -> bool:
+        """Whether an abort was asked for, kept by the controller or not seen yet."""
         kept = latched_abort(self.promotion.status.state)
         try:
             new = read_abort(self.promotion.metadata.annotations.get(ANNOTATION_ABORT))
@@ -335,6 +335,7 @@ class _Answer:
             self.say(_under_way(kept, forced=forced), kept.since)
         elif new is not None:
             self.say(ABORT_NOT_SEEN(actor=new.by))
+        return kept is not None or new is not None
 
     def _stage(self) -> Stage | None:
         """The Stage if it could be seen and lets Promotions begin."""

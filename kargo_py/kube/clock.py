@@ -18,7 +18,7 @@ def in_short(lasted: timedelta) -> str:
 
     Negative it is where the clock of another machine is ahead.
     """
-    left = max(int(lasted.total_seconds()), 0)
+    left = max(lasted // timedelta(seconds=1), 0)
     units = next((units for below, units in _SHOWN if left < below), "d")
     parts: list[str] = []
     for unit in units:
