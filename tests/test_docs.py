@@ -18,7 +18,6 @@ from kargo_py.controllers.world import Responsibility
 from kargo_py.local.argocd.repositories import ScriptedRepository
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD, ScriptedApplication, ScriptedProject
 from kargo_py.testing.kube_api import KubeApi, Promotion
-from tests.envtest.access import RULES
 from tests.explorer import laws as explorer_laws
 from tests.simulation import laws as simulation_laws
 
@@ -89,19 +88,6 @@ def test_quoted_revisions(page: Path) -> None:
     """Whoever puts a revision of digits into one of our samples must not have to think of quotes."""
     revisions = re.findall(r"^[ -]*desiredRevision: (.*)$", page.read_text(), re.MULTILINE)
     assert [revision for revision in revisions if not revision.startswith('"')] == []
-
-
-def test_rights() -> None:
-    """The rights that the page gives are those with which all tests on a real API server pass."""
-    text = (DOCS / "how-to/run-in-a-cluster.md").read_text()
-    blocks = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "kind: ClusterRole\n" in block]
-    manifests = [part for block in blocks for part in yaml.safe_load_all(block)]
-    told = [rule for each in manifests if each["kind"] == "ClusterRole" for rule in each["rules"]]
-
-    def plain(rules: list[dict[str, Any]]) -> set[str]:
-        return {str(sorted((name, sorted(values)) for name, values in rule.items())) for rule in rules}
-
-    assert plain(told) == plain(RULES["controller"])
 
 
 NAV = yaml.load((DOCS.parent / "mkdocs.yml").read_text(), yaml.BaseLoader)["nav"]

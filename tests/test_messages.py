@@ -131,6 +131,10 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "not Ready": "a name: STATE on the page",
         "not judged": "a name: STATE on the page",
     },
+    "kargo_py.kube.borrowed": {
+        "kubernetes_asyncio client of {}": "a name: SOURCE on the page",
+        "the user": "a name: CREDENTIALS on the page",
+    },
     "kargo_py.kube.cache": {
         "its projection: {}": "part of a text",
         "the server": "a part of REWOUND",

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 import structlog
 
@@ -155,6 +156,8 @@ LOOK_AGAIN = 60.0
 _LEAST_PAUSE = 0.05
 _ITS_DELETION = "its deletion"
 
+T = TypeVar("T")
+
 _log = structlog.get_logger(__name__)
 
 
@@ -173,16 +176,26 @@ class PromotionReconciler:
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Promotion."""
         world = self._world
-        return (
+        controller = (
             Controller("promotion", self.reconcile)
             .watches(world.stages, _acknowledged(), _acknowledged_promotion)
             .watches(world.promotions, _own_news(), _itself)
-            .watches(world.argocd.applications, _operation_news(), self._waiting_for_target)
+            .watches(world.argocd.applications, _operation_news(), self._waiting_for(lambda app: app.key))
         )
+        for watch in world.watches:
+            controller.watches(watch.cache, watch.predicate, self._waiting_for(watch.key))
+        return controller
 
-    def _waiting_for_target(self, old: Application | None, new: Application | None) -> Iterable[Key]:
-        app = new or old
-        return [JSON.meta(p).key for p in self._world.promotions.indexed("target", app.key)] if app else ()
+    def _waiting_for(self, key: Callable[[T], Key]) -> Callable[[T | None, T | None], Iterable[Key]]:
+        """The Promotions that have the changed object on record; *key* is that object's."""
+
+        def waiting(old: T | None, new: T | None) -> Iterable[Key]:
+            target = new if new is not None else old
+            if target is None:
+                return ()
+            return [JSON.meta(promotion).key for promotion in self._world.promotions.indexed("target", key(target))]
+
+        return waiting
 
     # -- one pass -------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ look, so a crash between any two mends itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 import structlog
 
@@ -36,6 +37,7 @@ from kargo_py.kube.predicates import Predicate, changed, created, deleted
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE
+from kargo_py.steps.base import Watch
 
 CHECKS_NOT_KNOWN = message(
     "which health checks hold here is not known; promote again",
@@ -51,6 +53,8 @@ KIND_OF_CHECK_NOT_KNOWN = message(
 RETELL = timedelta(minutes=10)
 """How far back a process that has just begun tells of what was verified: one before it may not have come to that."""
 
+T = TypeVar("T")
+
 _log = structlog.get_logger(__name__)
 
 
@@ -65,21 +69,37 @@ class StageReconciler:
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Stage."""
         world = self._world
-        return (
+        controller = (
             Controller("stage", self.reconcile)
             .watches(world.stages, _own_news(), _itself)
             .watches(world.promotions, _promotion_news(), _stages_of_promotion)
             .watches(world.freights, _freight_news(), self._stages_of_freight)
             .watches(world.argocd.applications, _verdict_news(), self._stages_checking)
         )
+        for watch in world.watches:
+            controller.watches(watch.cache, watch.predicate, self._stages_concerned(watch))
+        return controller
+
+    def _stages_concerned(self, watch: Watch[T]) -> Callable[[T | None, T | None], Iterable[Key]]:
+        """The Stages of which some check, of whatever kind, is about the changed object."""
+
+        def concerned(old: T | None, new: T | None) -> Iterable[Key]:
+            target = new if new is not None else old
+            if target is None:
+                return ()
+            key = watch.key(target)
+            return {stage for uses in self._world.checkers for stage in self._stages_with_check(uses, key)}
+
+        return concerned
+
+    def _stages_with_check(self, uses: str, target: Key) -> Sequence[Key]:
+        index = f"checked:{uses}"
+        holding = [JSON.meta(stage).key for stage in self._world.stages.indexed(index, target)]
+        return holding + [key for p in self._world.promotions.indexed(index, target) for key in stage_of(p)]
 
     def _stages_checking(self, old: Application | None, new: Application | None) -> Iterable[Key]:
         app = new or old
-        if app is None:
-            return ()
-        index = f"checked:{ARGOCD_UPDATE}"
-        holding = [JSON.meta(stage).key for stage in self._world.stages.indexed(index, app.key)]
-        return holding + [key for p in self._world.promotions.indexed(index, app.key) for key in stage_of(p)]
+        return self._stages_with_check(ARGOCD_UPDATE, app.key) if app is not None else ()
 
     def _stages_of_freight(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         """Those that Freight which comes back is in, those that may pass it on, and those it is the first to name."""

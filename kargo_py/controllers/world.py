@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -32,7 +32,7 @@ from kargo_py.kube.events import Event, EventRecorder, Regarding
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.writes import contains, guarded_patch, merge_diff, uninterrupted
 from kargo_py.messages import Shown, message
-from kargo_py.steps.base import StepRunner
+from kargo_py.steps.base import StepRunner, Watch
 
 OBJECT_UNREADABLE = message(
     "{kind} cannot be read: {field}: {why}; correct that field",
@@ -247,7 +247,7 @@ class World:
 
     ``client`` and ``recorder`` are for Kargo's resources; Argo CD may live on another API server, and
     ``argocd_recorder`` is for Events there (None: it is the same). ``abort_patience`` is how long what an abort or a
-    time-out stops is waited for.
+    time-out stops is waited for. ``watches`` are those of steps other than Argo CD's.
     """
 
     instance: str
@@ -260,6 +260,7 @@ class World:
     now: Callable[[], datetime] = utc_now
     argocd_recorder: EventRecorder | None = None
     abort_patience: timedelta = timedelta(minutes=10)
+    watches: Sequence[Watch[Any]] = ()
     unreadable_applications: int = field(default=0, init=False)
     promotions: Cache[JsonObject] = field(init=False)
     stages: Cache[JsonObject] = field(init=False)

@@ -122,6 +122,11 @@ class ArgoCD:
         self._checks = Checks(self.applications, default_namespace)
         self.applications.witness(self._latch)
 
+    @property
+    def client(self) -> Client:
+        """The client of Argo CD's API server."""
+        return self._client
+
     # -- what an event leaves behind ------------------------------------------------------------------------------
 
     def _latch(self, app: Application) -> None:

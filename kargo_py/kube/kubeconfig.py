@@ -244,7 +244,7 @@ class ServiceAccount:
         )
         try:
             loader.load_and_set(configuration)
-            headers = _authorization(configuration)
+            headers = authorization(configuration.api_key.get("BearerToken"))
         except (library.ConfigException, OSError, ConfigError) as error:
             raise ConfigError(POD_WITHOUT_TOKEN(source=self.name, why=error)) from error
         return Access(configuration, headers, _FILES_RENEWED_AFTER, "the pod's service account")
@@ -268,7 +268,7 @@ class Kubeconfig:
             chosen = await asyncio.to_thread(_choose, self.paths, self.context)
             user, renew_after = await _plain_user(chosen)
             configuration = await asyncio.to_thread(_configuration, chosen.cluster, user)
-            headers = [*_authorization(configuration), *_impersonation(chosen.user)]
+            headers = [*authorization(configuration.api_key.get("BearerToken")), *_impersonation(chosen.user)]
         except ConfigError as error:
             raise ConfigError(OF_A_SOURCE(source=self.name, why=error.message)) from error
         who = f'user "{chosen.user_name}"' if chosen.user_name else "no user"
@@ -499,8 +499,9 @@ def _run(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("kubernetes-asyncio waits for something when loading plain credentials")
 
 
-def _authorization(configuration: Any) -> list[tuple[str, str]]:
-    value = str(configuration.api_key.get("BearerToken") or "").strip()
+def authorization(token: str | None) -> list[tuple[str, str]]:
+    """The header with *token*, which kubernetes-asyncio has put "Bearer" before; raises ConfigError."""
+    value = str(token or "").strip()
     if not value:
         return []
     if not value.isprintable() or not value.isascii():

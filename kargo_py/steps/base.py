@@ -7,15 +7,20 @@ call comes a moment later or from another process after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kargo_py.api.names import Actor
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
 from kargo_py.deployers.base import Record
+from kargo_py.kube.cache import Cache
 from kargo_py.kube.errors import KubeError
+from kargo_py.kube.predicates import Predicate, always
+from kargo_py.kube.resources import Key
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,19 @@ class StepRunner(Protocol):
         With *give_up* it finishes now and its records say what was left running. Intend: something was found under way
         that is not on record yet. May raise KubeError.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Watch(Generic[T]):
+    """Where the targets of a kind of step are seen: a change there wakes the Promotions and Stages it is about.
+
+    Those are the Promotions that have the changed object on record, and the Stages whose health checks name it. ``key``
+    gives its namespace and name, ``predicate`` which changes count.
+    """
+
+    cache: Cache[T]
+    key: Callable[[T], Key]
+    predicate: Predicate[T] = field(default_factory=always)
 
 
 def no_expressions(config: Any) -> str | None:
