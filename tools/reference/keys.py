@@ -47,8 +47,8 @@ KEYS = (
         "Who created it, as `email:a@b`. Stands in the operation that Argo CD is given, as `initiatedBy.username`.",
     ),
     Key(
-        *(names, "ANNOTATION_REFRESH", ANNOTATION, "Promotion, Stage, Warehouse"),
-        *("you; Kargo's command", NOBODY),
+        *(names, "ANNOTATION_REFRESH", ANNOTATION, "Stage, Promotion, Warehouse"),
+        *("you; Kargo's command", "Stage controller; the others not yet"),
         "Asks to look at the object again; the answer is in `status.lastHandledRefresh`.",
     ),
     Key(
@@ -58,8 +58,8 @@ KEYS = (
     ),
     Key(
         *(names, "ANNOTATION_ARGOCD_CONTEXT", ANNOTATION, "Stage"),
-        *("Kargo", NOBODY),
-        "The Applications behind the Stage, a JSON list of `{name, namespace}`, for user interfaces.",
+        *("Stage controller", "Kargo's UI"),
+        "The Applications behind the Stage, a JSON list of `{name, namespace}`.",
     ),
     Key(
         *(names, "ANNOTATION_REVERIFY", ANNOTATION, "Stage"),
@@ -120,7 +120,7 @@ KEYS = (
     ),
     Key(
         *(names, "LABEL_ALIAS", LABEL, "Freight"),
-        *("you; Kargo's webhook", NOBODY),
+        *("you; Kargo's webhook", "commands `get` and `why`"),
         "The alias of the Freight, to select it by; a column of `kubectl get`.",
     ),
     Key(
@@ -145,8 +145,8 @@ KEYS = (
     ),
     Key(
         *(names, "FINALIZER", ELSEWHERE, "Stage, Project: `metadata.finalizers`"),
-        *("Kargo", NOBODY),
-        "Lets Kargo tidy up before the object goes.",
+        *("Stage controller; on Projects Kargo", "Stage controller"),
+        "Keeps a Stage that is deleted until Freight does not name it any more.",
     ),
     Key(
         *(names, "INFO_PROMOTION", ELSEWHERE, "Application: `operation.info[].name`"),
