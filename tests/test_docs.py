@@ -109,6 +109,14 @@ def test_navigation() -> None:
     assert sorted(in_nav(NAV)) == PAGES
 
 
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"])
+def test_links_of_pages_outside(page: str) -> None:
+    """What they link to in the repository is there; the links of the others are seen to when the site is built."""
+    links = re.findall(r"\]\(([^):#]+)[^):]*\)", (DOCS.parent / page).read_text())
+    assert links
+    assert [link for link in links if not (DOCS.parent / link).exists()] == []
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("reference/")])
 def test_reference_is_kept_true(page: str) -> None:
     """A page of the reference is generated, has generated parts, or is read by a test."""
