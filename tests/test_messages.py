@@ -95,6 +95,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.argocd.start": {
         "Promotion triggered a sync of this Application resource.": "Kargo's note in an operation"
     },
+    "kargo_py.argocd.waiting": {"not known yet": "a name: HEALTH on the page", " or ": "joins names"},
     "kargo_py.cli.apiserver": {
         "Kubernetes API ready at {}; for kubectl: export KUBECONFIG={}\n": "on standard output, when all is well"
     },
@@ -160,7 +161,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.kube.oidc": {"Basic {}": "a header"},
     "kargo_py.kube.rest": {'in "{}"': "names a request", "it ended in the middle of an event": "part of a text"},
     "kargo_py.kube.transport": {"{} of the {}": "a name: CREDENTIALS on the page", "Basic {}": "a header"},
-    "kargo_py.steps.argocd_update": {"; and {} more": "the end of a list"},
+    "kargo_py.steps.base": {"; and {} more": "the end of a list"},
     "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
 }
 PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "steps")

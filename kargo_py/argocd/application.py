@@ -375,9 +375,22 @@ def _decode(data: bytes) -> Application:
     try:
         return _trim(_application.decode(data))
     except (msgspec.ValidationError, RecursionError) as error:
-        meta = JSON.meta(JSON.object(data))
-        metadata = Metadata(meta.key.name, meta.key.namespace, meta.uid, meta.resource_version)
-        return Application(metadata, unreadable=str(error))
+        return Application(_loose_metadata(JSON.object(data)), unreadable=str(error))
+
+
+def _loose_metadata(raw: JsonObject) -> Metadata:
+    """What tells whose an Application is: it may be chosen by its labels, and is refused then rather than missed."""
+    meta, given = JSON.meta(raw), raw.get("metadata") or {}
+    labels, annotations = given.get("labels"), given.get("annotations")
+    stage = annotations.get(ANNOTATION_AUTHORIZED_STAGE) if isinstance(annotations, dict) else None
+    return Metadata(
+        meta.key.name,
+        meta.key.namespace,
+        meta.uid,
+        meta.resource_version,
+        labels={k: v for k, v in labels.items() if isinstance(v, str)} if isinstance(labels, dict) else None,
+        annotations=Annotations(authorized_stage=stage if isinstance(stage, str) else None),
+    )
 
 
 class ApplicationCodec:

@@ -310,3 +310,19 @@ def fingerprint(app: Application) -> tuple[object, ...]:
         status.health,
         tuple(condition for condition in status.conditions if condition.type in _ERRORS),
     )
+
+
+def until_settled(app: Application, unchanged_for: float) -> float | None:
+    """Seconds that what *app* shows has yet to stand to be about its spec, and the time after its last operation.
+
+    0: it is. None: Argo CD has to look first; it does so by itself but after a dry run, which changes nothing.
+    """
+    if _compared_to_other_spec(app):
+        return None
+    state = app.status.operation_state
+    if state is None or not state.completed or not state.finished_at or state.dry_run:
+        return 0.0
+    reconciled = app.status.reconciled_at
+    if not reconciled or reconciled < state.finished_at:
+        return None
+    return max(SETTLE - unchanged_for, 0.0) if reconciled == state.finished_at else 0.0

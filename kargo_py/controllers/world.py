@@ -16,13 +16,15 @@ from kargo_py.api.meta import GROUP, VERSION, KubeObject
 from kargo_py.api.names import EVENT_PREFIX, LABEL_SHARD
 from kargo_py.api.promotion import Promotion, PromotionPhase, phase_of
 from kargo_py.api.stage import Stage
-from kargo_py.api.stamp import STATE_KEY
+from kargo_py.api.stamp import AWAITED_KEY, STATE_KEY
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import APPLICATIONS, Application
 from kargo_py.argocd.operation import UNREADABLE
+from kargo_py.argocd.selectors import read_selector
+from kargo_py.argocd.targets import Choice
 from kargo_py.controllers.control_flow import origins_passed_on
 from kargo_py.deployers.argocd import ArgoCD
-from kargo_py.deployers.base import HealthChecker
+from kargo_py.deployers.base import Awaited, HealthChecker, read_awaited
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
 from kargo_py.kube.clock import utc_now
@@ -165,6 +167,28 @@ def targets_of(promotion: JsonObject) -> Iterable[Key]:
     return {Key(space, name) for space, name in places if isinstance(space, str) and isinstance(name, str)}
 
 
+def awaited_of(promotion: JsonObject) -> Iterable[Key]:
+    """Index: what a running Promotion waits for until it is made; with "" for a name where labels choose it."""
+    return {Key(each.namespace, each.name) for each in awaited_in(promotion)}
+
+
+def awaited_in(promotion: JsonObject) -> Sequence[Awaited]:
+    """What a running Promotion is recorded to wait for until it is made."""
+    return read_awaited(_kept(promotion, AWAITED_KEY))
+
+
+def awaits(awaited: Awaited, app: Application) -> bool:
+    """Whether *app* is what was waited for."""
+    if awaited.selector is None:
+        return app.key == Key(awaited.namespace, awaited.name)
+    try:
+        choice = Choice(awaited.namespace, selector=read_selector(awaited.selector))
+    except ValueError:
+        # Somebody edited it. The Promotion finds out itself what it waits for, at the latest when it looks again.
+        return True
+    return choice.fits(app)
+
+
 def attempts_of(promotion: JsonObject | None) -> set[tuple[Key, str]]:
     """The targets of a running Promotion, each with the stamp whose ending is waited for there."""
     found = set()
@@ -177,11 +201,16 @@ def attempts_of(promotion: JsonObject | None) -> set[tuple[Key, str]]:
 
 def _recorded(promotion: JsonObject) -> list[JsonObject]:
     """The records of a running Promotion, as far as they can be read."""
-    if phase_of(promotion) != PromotionPhase.RUNNING:
-        return []
-    state = promotion["status"].get("state")
-    records = state.get(STATE_KEY) if isinstance(state, dict) else None
+    records = _kept(promotion, STATE_KEY)
     return [record for record in records if isinstance(record, dict)] if isinstance(records, list) else []
+
+
+def _kept(promotion: JsonObject, key: str) -> Any:
+    """What is kept under *key* in the state of a Promotion, if it runs."""
+    if phase_of(promotion) != PromotionPhase.RUNNING:
+        return None
+    state = promotion["status"].get("state")
+    return state.get(key) if isinstance(state, dict) else None
 
 
 def freight_stages(freight: JsonObject) -> Iterable[Key]:
@@ -270,7 +299,7 @@ class World:
     freight_models: Models[Freight] = field(init=False)
 
     def __post_init__(self) -> None:
-        indexes = {"stage": stage_of, "target": targets_of}
+        indexes = {"stage": stage_of, "target": targets_of, "awaited": awaited_of}
         left = {f"checked:{uses}": left_behind(checker, uses) for uses, checker in self.checkers.items()}
         self.promotions = Cache(
             self.client, PROMOTIONS, codec=JSON, projection=project_promotion, indexes={**indexes, **left}

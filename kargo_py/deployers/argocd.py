@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from tenacity import wait_random_exponential
 
 from kargo_py.api.names import Actor
@@ -39,7 +40,8 @@ from kargo_py.argocd.operation import (
 from kargo_py.argocd.sources import SourceEdit, reverse_edit
 from kargo_py.argocd.start import Initiator, revert_patch, start_patch
 from kargo_py.argocd.stop import Patch, nudge_patch, refresh_patch, terminate_patch
-from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, authorize
+from kargo_py.argocd.targets import labels_of
+from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, unauthorized
 from kargo_py.deployers.argocd_events import started_event
 from kargo_py.deployers.argocd_health import Checks
 from kargo_py.deployers.argocd_records import Attempt, may_have_begun, new_record, operation_of, rests_on, updated
@@ -116,9 +118,11 @@ class ArgoCD:
         self._recorder = recorder
         self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
-        self.applications: Cache[Application] = Cache(client, APPLICATIONS, codec=self._codec, namespace=namespace)
+        self.applications: Cache[Application] = Cache(
+            client, APPLICATIONS, codec=self._codec, namespace=namespace, indexes={"label": labels_of}
+        )
         self._attempts: dict[tuple[Key, str], Attempt] = {}
-        self.admission = Admission(client, self.applications)
+        self.admission = Admission(client, self.applications, namespace)
         self._checks = Checks(self.applications, default_namespace)
         self.applications.witness(self._latch)
 
@@ -158,9 +162,10 @@ class ArgoCD:
         app, edit = await self.admission.prepare(request)
         mark = f"{KARGO_MARK}{origin.promotion}"
         if taken_over and operation_of(app, mark) is not None:
-            return self._adopted(app, edit, stamp.step, mark)
+            return msgspec.structs.replace(self._adopted(app, edit, stamp.step, mark), entries=tuple(request.entries))
         self.attempt(app.key, str(stamp)).never_issued = True
-        return new_record(app, edit, stamp.step, stamp.attempt, str(stamp), origin.initiator.username)
+        record = new_record(app, edit, stamp.step, stamp.attempt, str(stamp), origin.initiator.username)
+        return msgspec.structs.replace(record, entries=tuple(request.entries))
 
     async def adopt(self, request: UpdateRequest, step: str, promotion: str) -> Record | None:
         """The record of what a real Kargo has started for *promotion*; None if there is nothing of that kind."""
@@ -168,12 +173,11 @@ class ArgoCD:
         mark = f"{KARGO_MARK}{promotion}"
         if app is None or operation_of(app, mark) is None:
             return None
-        try:
-            authorize(app, request.stage)
-        except TargetError:
+        if unauthorized(app, request.stage):
             # A Promotion of that name in another Project may have started it.
             return None
-        return self._adopted(app, SourceEdit(()), step, mark)
+        record = self._adopted(app, SourceEdit(()), step, mark)
+        return msgspec.structs.replace(record, entries=tuple(request.entries))
 
     def _adopted(self, app: Application, edit: SourceEdit, step: str, mark: str) -> Record:
         state = app.status.operation_state
@@ -198,6 +202,7 @@ class ArgoCD:
             return None
         app, edit = await self.admission.prepare(request)
         now = new_record(app, edit, record.step, record.attempt, record.stamp, record.initiator)
+        now = msgspec.structs.replace(now, entries=record.entries, free_since=record.free_since)
         return now if rests_on(now) != rests_on(record) else None
 
     # -- the start, and what else it takes to get to an end ---------------------------------------------------------

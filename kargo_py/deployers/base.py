@@ -7,7 +7,7 @@ have been started, and by looking for the stamp, whether it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
@@ -73,7 +73,9 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     revision per source ("" = any). ``seen_state`` tells the operation that ``operationState`` showed then, where the
     annotation is not enough. ``sync`` is how to sync. ``initiator`` is the user who appears as the one who started it.
     ``free_since`` is when the target became free for us, if it was held by somebody else's work before;
-    ``stopping_since`` is when its step had had its time, and it was asked to end. An attempt 0 was started by a real
+    ``stopping_since`` is when its step had had its time, or another target had failed, and it was asked to end.
+    ``entries`` are the indexes of those entries of the step's config that chose the target; none: those that name it.
+    An attempt 0 was started by a real
     Kargo and taken over.
     """
 
@@ -94,6 +96,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     sync: SyncOptions = EVERYTHING
     free_since: str | None = None
     stopping_since: str | None = None
+    entries: tuple[int, ...] = ()
     state: TargetState = TargetState.PENDING
     message: str = ""
     revisions: tuple[str, ...] = ()
@@ -138,6 +141,28 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return entry
 
 
+class Awaited(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a step waits for until somebody makes it: an object of that name, or one that *selector* matches.
+
+    JSON in ``status.state``, so that the object's creation wakes the Promotion.
+    """
+
+    step: str
+    namespace: str
+    name: str = ""
+    selector: JsonObject | None = None
+
+    def wire(self) -> JsonObject:
+        """As it stands in ``status.state``."""
+        built: JsonObject = msgspec.to_builtins(self)
+        return built
+
+
+def footprint(records: Iterable[Record]) -> int:
+    """How many bytes *records* take in the Promotion, mirror included."""
+    return sum(len(msgspec.json.encode(record)) + len(msgspec.json.encode(record.mirror())) for record in records)
+
+
 _ANY_TIME = "2000-01-01T00:00:00Z"
 
 
@@ -155,6 +180,14 @@ def read_records(stored: Any) -> tuple[Record, ...]:
     except ValueError as error:
         raise RecordError(RECORDS_UNREADABLE(why=error)) from error
     return records
+
+
+def read_awaited(stored: Any) -> tuple[Awaited, ...]:
+    """What stands in ``status.state`` as waited for; what cannot be read is nothing: it is found out anew."""
+    try:
+        return msgspec.convert(stored if stored is not None else [], tuple[Awaited, ...])
+    except msgspec.ValidationError:
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
@@ -11,10 +13,10 @@ from pydantic import Field, model_validator
 from kargo_py.argocd.application import describe
 from kargo_py.argocd.options import ResourceName, SyncOptions
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
-from kargo_py.deployers.argocd_admission import UpdateRequest
+from kargo_py.deployers.argocd_admission import TargetError, UpdateRequest
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.config import Config, NonEmpty, read_as
+from kargo_py.steps.config import AppChoice, Config, NonEmpty, read_as
 
 ONE_OF_TAG_AND_DIGEST = message(
     "exactly one of tag and digest must be given",
@@ -25,6 +27,11 @@ REVISION_NEEDED = message(
     "updateTargetRevision needs a desiredRevision",
     do="Part of *invalid configuration*: give this source of the step's config a `desiredRevision`, or take "
     "`updateTargetRevision` away.",
+    shown=Shown.PROMOTION,
+)
+NOT_ASKED_FOR = message(
+    "{app} is not in spec.steps any more; they were changed",
+    do="Somebody edited the steps of a running Promotion. Create a new Promotion with the steps as they should be.",
     shown=Shown.PROMOTION,
 )
 
@@ -128,11 +135,9 @@ class ResourceConfig(Config):
     namespace: str = ""
 
 
-class AppConfig(Config):
-    """One Application."""
+class AppConfig(AppChoice):
+    """One Application, or all that a selector matches."""
 
-    name: NonEmpty
-    namespace: str = ""
     sources: Sequence[SourceConfig] = ()
     accept_newer: bool | None = None
     prune: bool | None = None
@@ -163,21 +168,54 @@ class ArgoCDUpdateConfig(Config):
     apps: Annotated[Sequence[AppConfig], Field(min_length=1)]
     on_abort: Literal["keep", "revert"] = "keep"
     on_timeout: Literal["detach", "terminate"] = "detach"
+    on_partial_failure: Literal["wait", "terminate"] = "wait"
 
 
-def requests(config: ArgoCDUpdateConfig, stage: str, default_namespace: str) -> list[UpdateRequest]:
-    """What to ask of each Application, one entry each, in the order they are first named.
+class Wishes:
+    """What a step asks of which Application; *stage* is "<project>:<stage>".
 
-    Raises ValueError where entries contradict each other.
+    Entries that name the same Application and contradict each other are a TargetError at once.
     """
-    merged: dict[Key, list[tuple[int, AppConfig]]] = {}
-    for index, app in enumerate(config.apps):
-        merged.setdefault(Key(app.namespace or default_namespace, app.name), []).append((index, app))
-    return [combined(key, entries, stage) for key, entries in merged.items()]
+
+    def __init__(self, config: ArgoCDUpdateConfig, stage: str, default_namespace: str) -> None:
+        self._config = config
+        self._stage = stage
+        self.choices = [app.choice(default_namespace) for app in config.apps]
+        self._by_name: dict[Key, list[int]] = {}
+        for index, choice in enumerate(self.choices):
+            if choice.selector is None:
+                self._by_name.setdefault(Key(choice.namespace, choice.name), []).append(index)
+        self._merged: dict[tuple[int, ...], UpdateRequest] = {}
+        for key in self._by_name:
+            self.request(key)
+
+    def request(self, key: Key, entries: Sequence[int] = ()) -> UpdateRequest:
+        """What the entries with these indexes, merged, ask of *key*; without indexes those that name it.
+
+        Raises TargetError if there are none any more, or they contradict each other.
+        """
+        which = tuple(entries) or tuple(self._by_name.get(key, ()))
+        if not which or not all(self._concerns(index, key) for index in which):
+            raise TargetError(NOT_ASKED_FOR(app=describe(key)))
+        if which not in self._merged:
+            self._merged[which] = combined(key, [(index, self._config.apps[index]) for index in which], self._stage)
+        return replace(self._merged[which], key=key, entries=tuple(entries))
+
+    def patience(self, index: int) -> timedelta:
+        """How long the entry waits until what it is about is there."""
+        waits = self._config.apps[index].wait_for_creation
+        return timedelta(seconds=waits.seconds) if waits is not None else timedelta()
+
+    def _concerns(self, index: int, key: Key) -> bool:
+        """Whether the entry can have chosen *key*: its labels may be others by now."""
+        if not 0 <= index < len(self.choices):
+            return False
+        choice = self.choices[index]
+        return choice.namespace == key.namespace and (choice.selector is not None or choice.name == key.name)
 
 
 def combined(key: Key, entries: Sequence[tuple[int, AppConfig]], stage: str) -> UpdateRequest:
-    """What *entries*, each with its index, ask of one Application; raises ValueError where they contradict each other.
+    """What *entries*, each with its index, ask of one Application; raises TargetError where they contradict each other.
 
     What is not given in an entry is left to the others, except that an Application is synced as a whole or in part, and
     in earnest or as a dry run: these two the entries must agree about.
@@ -190,7 +228,7 @@ def combined(key: Key, entries: Sequence[tuple[int, AppConfig]], stage: str) -> 
             if that != this:
                 app, shown = describe(key), (_shown(this), _shown(that))
                 said = CONTRADICTION(one=one, other=other, app=app, field=field, this=shown[0], that=shown[1])
-                raise ValueError(said)
+                raise TargetError(said)
         return this
 
     sync = SyncOptions(

@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from kargo_py.api.types import PlainDuration, wire_name
 from kargo_py.argocd.selectors import Selector, read_selector
+from kargo_py.argocd.targets import Choice
 from kargo_py.messages import Shown, message
 
 NOT_A_STRING = message(
@@ -55,6 +56,10 @@ class AppChoice(Config):
         if bool(self.name) == bool(self.selector):
             raise ValueError(ONE_OF_NAME_AND_SELECTOR())
         return self
+
+    def choice(self, default_namespace: str) -> Choice:
+        """Which Applications these are."""
+        return Choice(self.namespace or default_namespace, self.name, self.selector)
 
 
 C = TypeVar("C", bound=Config)

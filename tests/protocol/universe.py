@@ -203,12 +203,20 @@ class Universe:
         await self._create(FREIGHTS, "f1", origin=origin, commits=[{"repoURL": REPO, "id": SHA}])
         await self.create_application(**spec)
 
-    async def create_application(self, name: str = APP.name, **spec: Any) -> None:
+    async def create_application(
+        self,
+        name: str = APP.name,
+        *,
+        labels: dict[str, str] | None = None,
+        stages: str | None = f"{PROJECT}:dev",
+        **spec: Any,
+    ) -> None:
+        annotations = {} if stages is None else {"kargo.akuity.io/authorized-stage": stages}
         source = {"repoURL": REPO, "path": "app", "targetRevision": "main"}
         body = {
             "apiVersion": APPLICATIONS.api_version,
             "kind": APPLICATIONS.kind,
-            "metadata": {"name": name, "annotations": {"kargo.akuity.io/authorized-stage": f"{PROJECT}:dev"}},
+            "metadata": {"name": name, "labels": labels or {}, "annotations": annotations},
             "spec": {
                 "project": "default",
                 "destination": {"server": "https://kubernetes.default.svc", "namespace": "shop"},

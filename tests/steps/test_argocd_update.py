@@ -8,8 +8,9 @@ import pytest
 
 from kargo_py.argocd.options import ResourceName, SyncOptions
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
+from kargo_py.deployers.argocd_admission import TargetError
 from kargo_py.kube.resources import Key
-from kargo_py.steps.argocd_update_config import read_config, requests
+from kargo_py.steps.argocd_update_config import Wishes, read_config
 from kargo_py.steps.base import no_expressions
 
 APP = {"name": "a"}
@@ -27,8 +28,13 @@ def app(**source: Any) -> dict[str, Any]:
         (None, "config"),
         ({}, "config.apps: Field required"),
         ({"apps": []}, "config.apps"),
-        ({"apps": [{}]}, "config.apps[0].name: Field required"),
-        ({"apps": [{"name": ""}]}, "config.apps[0].name"),
+        ({"apps": [{}]}, "config.apps[0]: exactly one of name and selector must be given"),
+        ({"apps": [{"name": ""}]}, "config.apps[0]: exactly one of name and selector must be given"),
+        ({"apps": [{"name": "a", "selector": {"matchLabels": {"a": "b"}}}]}, "config.apps[0]: exactly one of"),
+        ({"apps": [{"selector": {"matchLabels": {"a": 1}}}]}, "config.apps[0].selector: matchLabels['a']"),
+        ({"apps": [{"name": "a", "waitForCreation": "soon"}]}, "config.apps[0].waitForCreation"),
+        ({"apps": [{"name": "a", "waitForCreation": "-5m"}]}, "config.apps[0].waitForCreation"),
+        ({"apps": [{"name": "a"}], "onPartialFailure": "stop"}, "config.onPartialFailure"),
         ({"apps": [{"name": "a", "selector": {}}]}, "config.apps[0].selector"),
         ({"apps": [{"name": "a"}], "more": 1}, "config.more"),
         (app(updateTargetRevision=True), "config.apps[0].sources[0]: updateTargetRevision needs a desiredRevision"),
@@ -94,7 +100,8 @@ def test_requests() -> None:
         }
     )
 
-    first, second = requests(config, "shop:dev", "argocd")
+    wishes = Wishes(config, "shop:dev", "argocd")
+    first, second = wishes.request(Key("argocd", "a")), wishes.request(Key("other", "b"))
 
     assert (Key("argocd", "a"), "shop:dev") == (first.key, first.stage)
     assert [
@@ -120,7 +127,8 @@ def test_options() -> None:
         }
     )  # fmt: skip
 
-    first, second = requests(config, "shop:dev", "argocd")
+    wishes = Wishes(config, "shop:dev", "argocd")
+    first, second = wishes.request(Key("argocd", "a")), wishes.request(Key("argocd", "b"))
 
     both = (ResourceName("Service", "w"), ResourceName("Pod", "p", namespace="n"))
     assert first.sync == SyncOptions(prune=True, resources=both, revision="x")
@@ -149,10 +157,28 @@ def test_contradictions(one: dict[str, Any], other: dict[str, Any], words: str) 
     config = read_config({"apps": entries})
 
     with pytest.raises(ValueError, match=r"config.apps\[1\] and config.apps\[3\] contradict each other") as caught:
-        requests(config, "shop:dev", "argocd")
+        Wishes(config, "shop:dev", "argocd")
 
     assert words in str(caught.value)
     assert 'Argo CD Application "a" in namespace "argocd"' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "entries"),
+    [
+        (Key("argocd", "b"), ()),
+        (Key("argocd", "a"), (7,)),
+        (Key("argocd", "a"), (-1,)),
+        (Key("argocd", "b"), (0,)),
+        (Key("other", "b"), (1,)),
+    ],
+)
+def test_not_asked_for(key: Key, entries: tuple[int, ...]) -> None:
+    """What was on record when somebody edited the steps is not taken for something else."""
+    config = read_config({"apps": [{"name": "a"}, {"selector": {"matchLabels": {"x": "y"}}}]})
+
+    with pytest.raises(TargetError, match=r"not in spec\.steps any more"):
+        Wishes(config, "shop:dev", "argocd").request(key, entries)
 
 
 def test_depth_is_no_obstacle() -> None:
