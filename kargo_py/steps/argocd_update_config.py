@@ -61,9 +61,13 @@ class KustomizeImageConfig(Config):
     """An image for ``kustomize.images``; exactly one of tag and digest."""
 
     repo_url: NonEmpty
+    """The image, without tag."""
     tag: str = ""
+    """Written as `repoURL:tag`. Exactly one of `tag` and `digest` is given."""
     digest: str = ""
+    """Written as `repoURL@digest`."""
     new_name: str = ""
+    """Written as `repoURL=newName:tag`."""
 
     @model_validator(mode="after")
     def _one_version(self) -> Self:
@@ -76,30 +80,40 @@ class KustomizeConfig(Config):
     """Edits of a source's Kustomize options."""
 
     images: Annotated[Sequence[KustomizeImageConfig], Field(min_length=1)] = ()
+    """Replace the source's `kustomize.images`, in this order."""
 
 
 class HelmImageConfig(Config):
     """A Helm parameter to set."""
 
     key: NonEmpty
+    """Name of the parameter."""
     value: str
+    """Its value; may be empty."""
 
 
 class HelmConfig(Config):
     """Edits of a source's Helm options."""
 
     images: Annotated[Sequence[HelmImageConfig], Field(min_length=1)]
+    """Parameters to set in the source's `helm.parameters`."""
 
 
 class SourceConfig(Config):
     """What to do with one source of the Application."""
 
     repo_url: NonEmpty
+    """With `chart`, says which source of the Application is meant."""
     chart: str = ""
+    """For a source that is a Helm chart repository."""
     desired_revision: str = ""
+    """The revision that must have been applied for the step to succeed."""
     update_target_revision: bool = False
+    """Whether to write `desiredRevision`, which must be given, into the source's `targetRevision`."""
     kustomize: KustomizeConfig | None = None
+    """Edits of the source's Kustomize options."""
     helm: HelmConfig | None = None
+    """Edits of the source's Helm options."""
 
     @model_validator(mode="after")
     def _revision_to_set(self) -> Self:
@@ -130,23 +144,38 @@ class ResourceConfig(Config):
     """A resource of a partial sync; no namespace: in any."""
 
     group: str = ""
+    """API group of the resource; empty for the core group."""
     kind: NonEmpty
+    """Kind of the resource."""
     name: NonEmpty
+    """Name of the resource."""
     namespace: str = ""
+    """Namespace of the resource; without it in any."""
 
 
 class AppConfig(AppChoice):
     """One Application, or all that a selector matches."""
 
     sources: Sequence[SourceConfig] = ()
+    """What to do with its sources; without it the Application is only synced."""
     accept_newer: bool | None = None
+    """Whether a revision will do, too, that the Application's history shows to be later than the desired one, of the
+    same source. It will not unless an entry says so."""
     prune: bool | None = None
+    """Whether to delete what the Application has and the source has not. Not unless an entry says so."""
     dry_run: bool = False
+    """Try the sync without carrying it out."""
     resources: Annotated[Sequence[ResourceConfig], Field(min_length=1)] = ()
+    """Sync only these; without it all."""
     revision: str = ""
+    """What to sync to, for an Application with one source; without it what the source says."""
     revisions: Annotated[Sequence[str], Field(min_length=1)] = ()
+    """The same for several sources: one entry for each, in the order of `spec.sources`; `""` is the source's own."""
     health_check: bool | None = None
+    """Whether the Stage judges the Application from then on. It does unless an entry says otherwise."""
     operation_started_event: bool | None = None
+    """Whether to put an Event `OperationStarted` on the Application, as Kargo always does; needs `create` on events in
+    its namespace. Not unless an entry says so."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -166,9 +195,14 @@ class ArgoCDUpdateConfig(Config):
     """The configuration of the step."""
 
     apps: Annotated[Sequence[AppConfig], Field(min_length=1)]
+    """The Applications."""
     on_abort: Literal["keep", "revert"] = "keep"
+    """Whether an abort puts back the spec fields that the step changed, where they are still as it left them; either
+    way the record names them."""
     on_timeout: Literal["detach", "terminate"] = "detach"
+    """Whether a step that has had its time leaves the syncs to run, or ends them first."""
     on_partial_failure: Literal["wait", "terminate"] = "wait"
+    """What becomes of the other Applications when one fails: they go on to their ends, or are ended, too."""
 
 
 class Wishes:

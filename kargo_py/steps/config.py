@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema, model_validator
 from pydantic_core import ErrorDetails
 
-from kargo_py.api.types import PlainDuration, wire_name
+from kargo_py.api.types import JsonObject, PlainDuration, wire_name
 from kargo_py.argocd.selectors import Selector, read_selector
 from kargo_py.argocd.targets import Choice
 from kargo_py.messages import Shown, message
@@ -40,16 +40,48 @@ def _selector(value: Any) -> Selector | None:
     return None if value is None else read_selector(value)
 
 
-class AppChoice(Config):
-    """Which Applications an entry is about: one by name, or all with certain labels; "" is the default namespace.
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_SELECTOR_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {
+        "matchLabels": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "Labels that must be there with these values.",
+        },
+        "matchExpressions": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["key", "operator"],
+                "properties": {
+                    "key": {"type": "string", "description": "Key of the label."},
+                    "operator": {
+                        "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
+                        "type": "string",
+                        "description": "What must be true of it.",
+                    },
+                    "values": {**_TEXTS, "description": "For `In` and `NotIn`, and only for these: at least one."},
+                },
+            },
+            "description": "Conditions on labels.",
+        },
+    },
+}
+"""The form of a selector; :func:`read_selector` checks it."""
 
-    ``wait_for_creation``: how long to wait until there is one.
-    """
+
+class AppChoice(Config):
+    """Which Applications an entry is about: one by name, or all with certain labels."""
 
     name: str = ""
-    selector: Annotated[Selector | None, PlainValidator(_selector)] = None
+    """Name of the Application. Exactly one of `name` and `selector` is given."""
+    selector: Annotated[Selector | None, PlainValidator(_selector), WithJsonSchema(_SELECTOR_SCHEMA)] = None
+    """Chooses Applications by their labels, as everywhere in Kubernetes: all conditions must hold."""
     namespace: str = ""
+    """Namespace of the Application; without it that of `--argocd-namespace`, which is `argocd` by default."""
     wait_for_creation: PlainDuration | None = None
+    """How long to wait until there is such an Application, from the beginning of the step; else its absence ends it."""
 
     @model_validator(mode="after")
     def _one_choice(self) -> Self:

@@ -164,6 +164,11 @@ KEYS = (
         "The records of what was started, or is about to be. Leave it alone.",
     ),
     Key(
+        *(stamp, "AWAITED_KEY", ELSEWHERE, "Promotion: `status.state`"),
+        *("Promotion controller", "Promotion controller"),
+        "The Applications that a step waits for to be created, and since when.",
+    ),
+    Key(
         *(abort, "ABORT_KEY", ELSEWHERE, "Promotion: `status.state`"),
         *("Promotion controller", "Promotion controller"),
         "The request to abort. It holds though the annotation is taken away.",
