@@ -203,6 +203,8 @@ def page() -> str:
         ]
         parts.append(table(["Key", "On", "Written by", "Read by", "Meaning"], rows))
     parts.append("## On Events\n")
-    parts.append("Annotations of Events on Promotions and Freight, where Kargo's UI and notifications look for them.\n")
+    parts.append(
+        "Annotations of Events on Promotions and Freight, where Kargo's UI and notifications look for them; see [Events](events.md).\n"
+    )
     parts.append("".join(f"- {code(key.value)}\n" for key in names.EventAnnotation))
     return "\n".join(parts)
