@@ -180,6 +180,9 @@ _INTRODUCTION = """\
 The keys that kargo-py writes or reads, and those of Kargo that it only keeps. *The sweep* is what ends the operations \
 of Promotions that were deleted.
 """
+_ON_EVENTS = """\
+Annotations of [Events](events.md) on Promotions and Freight, where Kargo's UI and notifications look for them.
+"""
 
 
 def page() -> str:
@@ -203,8 +206,6 @@ def page() -> str:
         ]
         parts.append(table(["Key", "On", "Written by", "Read by", "Meaning"], rows))
     parts.append("## On Events\n")
-    parts.append(
-        "Annotations of Events on Promotions and Freight, where Kargo's UI and notifications look for them; see [Events](events.md).\n"
-    )
+    parts.append(_ON_EVENTS)
     parts.append("".join(f"- {code(key.value)}\n" for key in names.EventAnnotation))
     return "\n".join(parts)
