@@ -158,16 +158,19 @@ class TestRows:
     def test_nothing_moves_the_cursor(self) -> None:
         """What somebody wrote into an object cannot play with the terminal, nor break the line."""
         cells = promotion_cells(promotion(status={"phase": "Failed", "message": "\x1b[2Jred\r\n\tnext"}))
-        assert cells["WHY"] == " [2Jred next"
+        assert cells["WHY"] == "[2Jred next"
         assert plain("a\x00b\u202ec") == "a b c"
 
     def test_width(self) -> None:
         """The reason is cut in the table, and whole when it is wide."""
         row = promotion_row(promotion(status={"phase": "Failed", "message": "x" * 500}), NOWHERE, NOON)
-        narrow, wide = (shown(PROMOTION_COLUMNS, row, wide=wide) for wide in (False, True))
+        narrow, broad = (shown(PROMOTION_COLUMNS, row, wide=wide) for wide in (False, True))
         assert narrow[-1] == "x" * 79 + "…"
-        assert wide[-1] == "x" * 500
-        assert len(wide) == len(PROMOTION_COLUMNS) > len(narrow)
+        said = 'Argo CD Application "shop-dev" in namespace "argocd": waiting'
+        row = promotion_row(promotion(status={"phase": "Failed", "message": said}), NOWHERE, NOON)
+        assert [shown(PROMOTION_COLUMNS, row, wide=wide)[-1] for wide in (False, True)] == ["shop-dev: waiting", said]
+        assert broad[-1] == "x" * 500
+        assert len(broad) == len(PROMOTION_COLUMNS) > len(narrow)
 
     @pytest.mark.parametrize(
         ("time", "told"), [("", "-"), ("soon", "?"), (at(hours=1), "60m"), ("2026-11-30", "?"), (at(seconds=-9), "0s")]
