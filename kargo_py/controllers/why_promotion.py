@@ -33,6 +33,7 @@ from kargo_py.controllers.why import (
     IS_BEING_DELETED,
     NOT_SEEN,
     NOTHING_HAPPENS,
+    STILL_NAMED,
     Explanation,
     Hidden,
     Seen,
@@ -388,6 +389,7 @@ class _Answer:
     def _turn(self, stage: Stage) -> bool:
         """Whether nothing but a controller keeps it from beginning; says what else does."""
         name, current = self.promotion.name, stage.status.current_promotion
+        hidden = isinstance(self.facts.promotions, Hidden)
         if isinstance(self.facts.promotions, Hidden):
             self.hidden("the queue", self.facts.promotions)
             waiting = [self.facts.promotion]
@@ -399,13 +401,15 @@ class _Answer:
             return True
         behind = [other for other in names if current is None or other != current.name]
         position = behind.index(name) + 1 if name in behind else 1
-        if current is not None:
+        if current is not None and not hidden and current.name not in names:
+            self.say(STILL_NAMED(stage=stage.name, other=current.name))
+        elif current is not None:
             since = next((text_at(p, "status", "startedAt") for p in waiting if _is(p, current.name)), "")
             self.say(BEHIND(other=current.name, stage=stage.name), since)
         elif position > 1:
             self.say(ANOTHER_FIRST(other=behind[0], stage=stage.name))
         if current is not None or position > 1:
-            if not isinstance(self.facts.promotions, Hidden):
+            if not hidden:
                 self.say(IN_THE_QUEUE(position=position, count=max(len(behind), 1), stage=stage.name))
             return False
         if (left := _judging(stage, self.facts.now)) is not None:

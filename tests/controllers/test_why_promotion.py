@@ -220,6 +220,12 @@ PENDING = [
         id="another first",
     ),
     pytest.param(
+        {"raw": promotion(), "on": stage("dev.0"), "others": [promotion("dev.0", ended("Succeeded"))]},
+        ['Stage "dev" still names Promotion "dev.0" as the one that runs', "number 1 of 1"],
+        ["only one does at a time"],
+        id="behind one that has ended",
+    ),
+    pytest.param(
         {"raw": promotion(), "on": stage("dev.0"), "others": Hidden("no list")},
         ["the queue could not be seen: no list", '"dev.0" runs'],
         ["number"],

@@ -123,6 +123,18 @@ OTHER_CHECK = {"status": "Unknown", "config": {"checks": [{"uses": "http"}, {"us
 
 CASES = [
     pytest.param(
+        {"raw": good(currentPromotion={"name": "dev.1"}), "promotions": [promotion("dev.1", "Failed")]},
+        ['Stage "dev" still names Promotion "dev.1"'],
+        ['Promotion "dev.1" runs'],
+        id="ended",
+    ),
+    pytest.param(
+        {"raw": good(freightHistory=[{**HERE, "verificationHistory": [{"phase": "Pending"}]}])},
+        ["the verification of what is here is Pending"],
+        ["Pending:"],
+        id="verification without a word",
+    ),
+    pytest.param(
         {"raw": good(), "app": application()},
         [
             f"Freight brave-bear (f1) of Warehouse/wh is here since {at(minutes=4)}",
