@@ -268,7 +268,7 @@ def outlook(situation: Situation, folded: StageStatus, held_checks: Sequence[Hea
         left = HOLD - (situation.ended_since or 0.0)
         return Outlook(stage.status, write=False, look_again=min(left, verdict.recheck_after or left))
     again = verdict.recheck_after if running is None else None
-    waiting = _judging_left(status, now) if running is None and _queue(situation) else None
+    waiting = judging_left(status, now) if running is None and _queue(situation) else None
     again = min((seconds for seconds in (again, waiting) if seconds is not None), default=None)
     return Outlook(status, write=status.wire() != stage.status.wire(), look_again=again, verified=verified)
 
@@ -362,10 +362,10 @@ def _following(stage: Stage, status: StageStatus, situation: Situation) -> Promo
         return None
     if queue[0].running:
         return queue[0]
-    return None if _judging_left(status, situation.now) else queue[0]
+    return None if judging_left(status, situation.now) else queue[0]
 
 
-def _judging_left(status: StageStatus, now: datetime) -> float | None:
+def judging_left(status: StageStatus, now: datetime) -> float | None:
     """Seconds for which the next Promotion has to wait at most for the verdict on the last one; None: not at all."""
     last = status.last_promotion
     if last is None or last.finished_at is None or last.status is None:
@@ -374,7 +374,7 @@ def _judging_left(status: StageStatus, now: datetime) -> float | None:
         return None
     if status.health.status not in {HealthState.UNKNOWN, HealthState.PROGRESSING}:
         return None
-    left = (last.finished_at.datetime + JUDGING_LIMIT - now).total_seconds()
+    left = (JUDGING_LIMIT - (now - last.finished_at.datetime)).total_seconds()
     return left if left > 0 else None
 
 

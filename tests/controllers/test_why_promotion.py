@@ -301,7 +301,7 @@ PENDING = [
     ),
     pytest.param(
         {"raw": promotion(), "on": stage(), "freight": {**FREIGHT, "origin": {"kind": "Warehouse", "name": "other"}}},
-        ["as things are now it ends as Errored when it begins", 'which Stage "dev" does not request'],
+        ["as things are now it ends as Errored", 'which Stage "dev" does not request'],
         [],
         id="Freight not available",
     ),
@@ -314,7 +314,7 @@ PENDING = [
     pytest.param({"raw": promotion(steps=None), "on": stage()}, ["it has no steps"], [], id="no steps"),
     pytest.param(
         {"raw": promotion(steps=[{"uses": "git-clone"}]), "on": stage()},
-        ['spec.steps[0]: the kind of step "git-clone" is not registered'],
+        ['the kind of step "git-clone" is none of those that kargo-py has by itself (argocd-update)'],
         [],
         id="unknown step",
     ),
