@@ -104,6 +104,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "kargo-py: {}": "what stands before every line",
     },
     "kargo_py.cli.get": {' in "{}"': "part of a text"},
+    "kargo_py.cli.rows": {'Argo CD Application "([^"]*)" in namespace "[^"]*"': "finds the name APP in a text"},
     "kargo_py.controllers.availability": {" and ": "joins names", " or ": "joins names"},
     "kargo_py.controllers.promotion": {"its deletion": "a name: ACTOR on the page"},
     "kargo_py.controllers.vitals": {

@@ -17,7 +17,7 @@ from kargo_py.cli.following import News, following
 from kargo_py.cli.main import fail
 from kargo_py.cli.objects import Session, Where, connected, read, run
 from kargo_py.cli.rows import at, identity, text
-from kargo_py.controllers.world import PROMOTIONS
+from kargo_py.controllers.world import PROMOTIONS, drop_managed_fields
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.clock import in_short
 from kargo_py.kube.codec import JSON, encode
@@ -187,7 +187,9 @@ async def _write(session: Session, promotion: JsonObject, annotation: str) -> No
 
 async def until_aborted(session: Session, name: str, out: Print, patience: timedelta | None) -> None:
     """Wait until the Promotion has ended, and say what it waits for; that it is not Aborted then ends it all."""
-    promotions: Cache[JsonObject] = Cache(session.client, PROMOTIONS, codec=JSON, namespace=session.namespace)
+    promotions: Cache[JsonObject] = Cache(
+        session.client, PROMOTIONS, codec=JSON, namespace=session.namespace, projection=drop_managed_fields
+    )
     key = Key(session.namespace, name)
     news = News()
     last: JsonObject = {}

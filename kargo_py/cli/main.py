@@ -193,7 +193,8 @@ Namespace = Annotated[
 
 @app.command()
 def get(
-    what: Annotated[list[str], typer.Argument(metavar="promotions|stages [NAME]", help="What to show.")],
+    kind: Annotated[str, typer.Argument(metavar="promotions|stages", help="What to show.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Only this one.", show_default=False)] = "",
     namespace: Namespace = "",
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show those of all Projects.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing what changes, until Ctrl-C.")] = False,
@@ -211,7 +212,7 @@ def get(
     from kargo_py.cli import get as command, objects
     from kargo_py.cli.following import tell_outages
 
-    resource, name = objects.subject("get", what)
+    resource, name = objects.subject("get", kind, name)
     objects.check_namespace(namespace)
     request = command.check(
         command.Request(resource, name, all_namespaces, watch, output, stage, frozenset(phase or ()))
@@ -222,7 +223,8 @@ def get(
 
 @app.command()
 def abort(
-    what: Annotated[list[str], typer.Argument(metavar="promotion NAME", help="What to abort.")],
+    kind: Annotated[str, typer.Argument(metavar="promotion", help="What to abort.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one.", show_default=False)] = "",
     namespace: Namespace = "",
     force: Annotated[
         bool, typer.Option("--force", help="Do not wait for what it has under way; that may be left running.")
@@ -242,7 +244,7 @@ def abort(
     from kargo_py.cli.options import wait_timeout
     from kargo_py.controllers.world import PROMOTIONS
 
-    _, name = objects.subject("abort", what, [PROMOTIONS], named=True)
+    _, name = objects.subject("abort", kind, name, [PROMOTIONS], named=True)
     objects.check_namespace(namespace)
     try:
         patience = wait_timeout(timeout)
@@ -255,7 +257,8 @@ def abort(
 
 @app.command()
 def why(
-    what: Annotated[list[str], typer.Argument(metavar="promotion|stage NAME", help="What to explain.")],
+    kind: Annotated[str, typer.Argument(metavar="promotion|stage", help="What to explain.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one.", show_default=False)] = "",
     namespace: Namespace = "",
     output: Annotated[str, typer.Option("--output", "-o", metavar="WORD", help="text or json.")] = "text",
     kubeconfig: Kubeconfig = None,
@@ -280,7 +283,7 @@ def why(
     from kargo_py.cli.following import tell_outages
     from kargo_py.cli.options import check_answer
 
-    resource, name = objects.subject("why", what, named=True)
+    resource, name = objects.subject("why", kind, name, named=True)
     objects.check_namespace(namespace)
     try:
         options = command.Options(check_answer(output), argocd_kubeconfig, argocd_namespace)

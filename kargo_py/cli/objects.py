@@ -93,27 +93,26 @@ class Session:
 
 
 def subject(
-    command: str, words: Sequence[str], kinds: Sequence[Resource] = (PROMOTIONS, STAGES), *, named: bool = False
+    command: str, kind: str, name: str, kinds: Sequence[Resource] = (PROMOTIONS, STAGES), *, named: bool = False
 ) -> tuple[Resource, str]:
     """The resource and the name that ``KIND NAME`` or ``KIND/NAME`` mean; anything else ends it all.
 
-    The name may be left out, and is "" then, unless it must be *named*.
+    The name may be "" unless it must be *named*.
     """
-    first, *rest = words
-    word, slash, name = first.partition("/")
+    word, slash, within = kind.partition("/")
     resource = _KINDS.get(word.lower().removesuffix(f".{GROUP}"))
     if resource is None or resource not in kinds:
-        known = ", ".join(kind.kind.lower() for kind in kinds)
+        known = ", ".join(known.kind.lower() for known in kinds)
         fail(KIND_NOT_KNOWN(kind=word, known=known), code=USAGE_ERROR)
-    kind = resource.kind.lower()
-    given = [name, *rest] if slash else rest
-    if len(given) > 1:
-        fail(NAME_TWICE(first=given[0], second=given[1]), code=USAGE_ERROR)
-    if (named or slash) and not any(given):
-        fail(NAME_MISSING(kind=kind, command=command), code=USAGE_ERROR)
-    if given and not _NAME.fullmatch(given[0]):
-        fail(NAME_MALFORMED(name=given[0], kind=kind), code=USAGE_ERROR)
-    return resource, given[0] if given else ""
+    singular = resource.kind.lower()
+    if within and name:
+        fail(NAME_TWICE(first=within, second=name), code=USAGE_ERROR)
+    found = within or name
+    if not found and (named or slash):
+        fail(NAME_MISSING(kind=singular, command=command), code=USAGE_ERROR)
+    if found and not _NAME.fullmatch(found):
+        fail(NAME_MALFORMED(name=found, kind=singular), code=USAGE_ERROR)
+    return resource, found
 
 
 def check_namespace(namespace: str) -> None:

@@ -35,6 +35,7 @@ DELETED = message(
 
 _ENDED: Final = frozenset(phase.value for phase in PromotionPhase if phase.terminal)
 _SHA = re.compile(r"[0-9a-f]{40}")
+_APPLICATION = re.compile(r'Argo CD Application "([^"]*)" in namespace "[^"]*"')
 _SHORT = 7
 _WIDTH_OF_WHY: Final = 80
 _NONE: Final = "-"
@@ -104,7 +105,7 @@ def text(raw: Any, *path: str | int) -> str:
 
 def plain(words: str) -> str:
     """*words* in one line and without what would move a terminal's cursor."""
-    return "".join(c if c.isprintable() else " " for c in " ".join(words.split()))
+    return " ".join("".join(c if c.isprintable() else " " for c in words).split())
 
 
 def identity(raw: JsonObject) -> tuple[str, str]:
@@ -224,10 +225,11 @@ def _turn(promotion: JsonObject) -> tuple[str, str, str]:
 
 
 def shown(columns: Sequence[Column], row: Row, *, wide: bool) -> list[str]:
-    """The cells of *row* that are shown; the reason is cut unless it is asked for at any width."""
+    """The cells of *row* that are shown; the reason is shortened unless it is asked for at any width."""
     cells = [cell for column, cell in zip(columns, row, strict=True) if wide or not column.wide]
     if not wide:
-        cells[-1] = cells[-1] if len(cells[-1]) <= _WIDTH_OF_WHY else f"{cells[-1][: _WIDTH_OF_WHY - 1]}…"
+        why = _APPLICATION.sub(r"\1", cells[-1])
+        cells[-1] = why if len(why) <= _WIDTH_OF_WHY else f"{why[: _WIDTH_OF_WHY - 1]}…"
     return cells
 
 

@@ -52,6 +52,13 @@ IS_BEING_DELETED = message(
     shown=Shown.ANSWER,
 )
 
+STILL_NAMED = message(
+    'Stage "{stage}" still names Promotion "{other}" as the one that runs, which has ended or is gone; a controller '
+    "that runs takes that in within seconds",
+    do="Nothing to do. If it stays so, see that a controller runs that acts on this Stage.",
+    shown=Shown.ANSWER,
+)
+
 ARGOCD_CLOCK = "Argo CD"
 
 QUIET = timedelta(minutes=2)

@@ -18,7 +18,6 @@ from kargo_py.controllers.promotion import (
     EXPRESSION_USED,
     FREIGHT_NOT_FOUND,
     FREIGHT_UNREADABLE,
-    KIND_NOT_REGISTERED,
     NO_FREIGHT_NAMED,
     NO_STEP_RUNS,
     NO_USES,
@@ -27,12 +26,13 @@ from kargo_py.controllers.promotion import (
     cannot_run,
     time_limit,
 )
-from kargo_py.controllers.stage_queue import JUDGING_LIMIT
+from kargo_py.controllers.stage_queue import judging_left
 from kargo_py.controllers.why import (
     ARGOCD_CLOCK,
     IS_BEING_DELETED,
     NOT_SEEN,
     NOTHING_HAPPENS,
+    STILL_NAMED,
     Explanation,
     Hidden,
     Seen,
@@ -112,7 +112,7 @@ ITS_TURN = message(
     shown=Shown.ANSWER,
 )
 WILL_NOT_RUN = message(
-    "as things are now it ends as Errored when it begins: {why}",
+    "as things are now it ends as Errored: {why}",
     do="Correct what is named before its turn comes, or abort it and create a new Promotion.",
     shown=Shown.ANSWER,
 )
@@ -124,6 +124,13 @@ NOT_NAMED = message(
 ANOTHER_NAMED = message(
     'Stage "{stage}" names Promotion "{other}" as the one that runs; this one goes on when that has ended',
     do="The status of the Stage or of a Promotion was edited. Wait, or abort one of the two.",
+    shown=Shown.ANSWER,
+)
+KIND_NOT_OURS = message(
+    'the kind of step "{uses}" is none of those that kargo-py has by itself ({known}): unless the controller was given '
+    "it, the Promotion ends as Errored there",
+    do="Correct `uses` of the step, in the Stage's template too, and create a new Promotion; or see that the "
+    "controller has this kind of step.",
     shown=Shown.ANSWER,
 )
 STEP_RUNS = message(
@@ -377,6 +384,9 @@ class _Answer:
         turn = self._turn(stage)
         if (why := self._fault(stage)) is not None:
             self.say(WILL_NOT_RUN(why=why))
+        kinds = dict.fromkeys(step.uses for step in self.promotion.spec.steps or () if step.uses)
+        for uses in kinds.keys() - STEP_TIMES.keys():
+            self.say(KIND_NOT_OURS(uses=uses, known=", ".join(sorted(STEP_TIMES))))
         if not turn:
             return
         promoting = next((c.last_transition_time for c in stage.status.conditions if c.type == "Promoting"), None)
@@ -388,6 +398,7 @@ class _Answer:
     def _turn(self, stage: Stage) -> bool:
         """Whether nothing but a controller keeps it from beginning; says what else does."""
         name, current = self.promotion.name, stage.status.current_promotion
+        hidden = isinstance(self.facts.promotions, Hidden)
         if isinstance(self.facts.promotions, Hidden):
             self.hidden("the queue", self.facts.promotions)
             waiting = [self.facts.promotion]
@@ -399,18 +410,20 @@ class _Answer:
             return True
         behind = [other for other in names if current is None or other != current.name]
         position = behind.index(name) + 1 if name in behind else 1
-        if current is not None:
+        if current is not None and not hidden and current.name not in names:
+            self.say(STILL_NAMED(stage=stage.name, other=current.name))
+        elif current is not None:
             since = next((text_at(p, "status", "startedAt") for p in waiting if _is(p, current.name)), "")
             self.say(BEHIND(other=current.name, stage=stage.name), since)
         elif position > 1:
             self.say(ANOTHER_FIRST(other=behind[0], stage=stage.name))
         if current is not None or position > 1:
-            if not isinstance(self.facts.promotions, Hidden):
+            if not hidden:
                 self.say(IN_THE_QUEUE(position=position, count=max(len(behind), 1), stage=stage.name))
             return False
-        if (left := _judging(stage, self.facts.now)) is not None:
+        if (left := judging_left(stage.status, self.facts.now)) is not None:
             health = stage.status.health.status if stage.status.health is not None else HealthState.UNKNOWN
-            self.say(STAGE_JUDGES(stage=stage.name, health=health, left=in_short(left)))
+            self.say(STAGE_JUDGES(stage=stage.name, health=health, left=in_short(timedelta(seconds=left))))
             return False
         self.say(ITS_TURN(stage=stage.name))
         return True
@@ -420,13 +433,13 @@ class _Answer:
         if (why := cannot_run(self.promotion, stage)) is not None:
             return why
         for index, step in enumerate(self.promotion.spec.steps or ()):
-            field_ = f"spec.steps[{index}]"
+            where = no_expressions(step.config) or ("if" if step.if_ else None)
+            if step.continue_on_error:
+                continue
             if step.uses is None:
-                return f"{field_}: {NO_USES()}"
-            if step.uses not in STEP_TIMES:
-                return f"{field_}: {KIND_NOT_REGISTERED(uses=step.uses, known=', '.join(sorted(STEP_TIMES)))}"
-            if where := no_expressions(step.config) or ("if" if step.if_ else None):
-                return EXPRESSION_USED(field=f"{field_}.{where}")
+                return NO_USES()
+            if where is not None:
+                return EXPRESSION_USED(field=f"spec.steps[{index}].{where}")
         return self._freight_fault(stage)
 
     def _freight_fault(self, stage: Stage) -> str | None:
@@ -470,7 +483,8 @@ class _Answer:
         self.say(_step_runs(current, len(promotion.spec.steps or ())), metadata.started_at)
         for attempts, _ in looks:
             self._tell_attempts(attempts)
-        held = any(decision is not None and decision.waiting is Waiting.FOREIGN for _, decision in looks)
+        waits = [decision.waiting for _, decision in looks if decision is not None]
+        held = bool(waits) and all(wait is Waiting.FOREIGN for wait in waits)
         self._tell_time(current, metadata, records, held=held)
 
     def _look(self, record: Record) -> Decision | None:
@@ -596,19 +610,6 @@ def _under_way(kept: Abort, *, forced: bool) -> str:
 
 def _step_runs(current: CurrentStep, count: int) -> str:
     return STEP_RUNS(number=current.index + 1, count=count, alias=current.alias, uses=current.step.uses or "none")
-
-
-def _judging(stage: Stage, now: datetime) -> timedelta | None:
-    """For how long the next Promotion still waits at most for the verdict on the last one; None: not at all."""
-    last, health = stage.status.last_promotion, stage.status.health
-    if last is None or last.finished_at is None or last.status is None or health is None:
-        return None
-    if last.status.phase != PromotionPhase.SUCCEEDED:
-        return None
-    if health.status not in {HealthState.UNKNOWN, HealthState.PROGRESSING}:
-        return None
-    left = JUDGING_LIMIT - (now - last.finished_at.datetime)
-    return left if left > timedelta() else None
 
 
 def _intent(record: Record) -> Intent:

@@ -26,6 +26,7 @@ from kargo_py.controllers.why import (
     IS_BEING_DELETED,
     NOT_SEEN,
     NOTHING_HAPPENS,
+    STILL_NAMED,
     Explanation,
     Hidden,
     Seen,
@@ -95,7 +96,7 @@ VERIFIED_HERE = message(
     shown=Shown.ANSWER,
 )
 VERIFICATION_IS = message(
-    "the verification of what is here is {phase}: {message}",
+    "the verification of what is here is {phase}{why}",
     do="The latest entry of `verificationHistory` of what is in the Stage. Look at its AnalysisRun if it has one.",
     shown=Shown.ANSWER,
 )
@@ -230,8 +231,11 @@ class _Answer:
         if isinstance(seen, Hidden):
             self.hidden("the queue", seen)
         if current is not None:
-            running = next((p for p in waiting if text_at(p, "metadata", "name") == current.name), {})
-            self.say(PROMOTION_RUNS(promotion=current.name), text_at(running, "status", "startedAt"))
+            running = next((p for p in waiting if text_at(p, "metadata", "name") == current.name), None)
+            if running is None and not isinstance(seen, Hidden):
+                self.say(STILL_NAMED(stage=self.stage.name, other=current.name))
+            else:
+                self.say(PROMOTION_RUNS(promotion=current.name), text_at(running, "status", "startedAt"))
             waiting = [p for p in waiting if p is not running]
         if waiting:
             self.say(PROMOTIONS_WAIT(count=len(waiting), promotion=text_at(waiting[0], "metadata", "name")))
@@ -302,7 +306,8 @@ class _Answer:
             self.say(VERIFIED_HERE(), latest.finish_time)
         elif latest is not None:
             said = latest.message or (latest.analysis_run.name if latest.analysis_run is not None else "")
-            self.say(VERIFICATION_IS(phase=latest.phase, message=said), latest.finish_time or latest.start_time)
+            why = f": {said}" if said else ""
+            self.say(VERIFICATION_IS(phase=latest.phase, why=why), latest.finish_time or latest.start_time)
         elif self.stage.spec.verification is not None:
             self.say(VERIFICATION_UNSUPPORTED(), since)
         else:

@@ -105,7 +105,7 @@ async def session() -> AsyncIterator[Session]:
     await client.close()
 
 
-async def annotations(session: Session) -> dict[str, str]:
+async def notes(session: Session) -> dict[str, str]:
     found = await session.client.get(PROMOTIONS, KEY, codec=JSON)
     told: dict[str, str] = found["metadata"]["annotations"]
     return told
@@ -120,7 +120,7 @@ async def test_asked(session: Session) -> None:
     out: list[str] = []
     assert await ask(session, "dev.1", out.append, force=False) is False
     assert out == ['Promotion "dev.1": its abort is asked for, by kubeconfig:ann']
-    written = await annotations(session)
+    written = await notes(session)
     assert written["mine"] == "stays"
     assert json.loads(written[ANNOTATION_ABORT]) == {
         "action": "terminate",
@@ -145,7 +145,7 @@ async def test_too_late(session: Session, capsys: pytest.CaptureFixture[str]) ->
         await ask(session, "dev.1", lambda _: None, force=False)
     assert caught.value.exit_code == 1
     assert "ended as Succeeded" in capsys.readouterr().err
-    assert ANNOTATION_ABORT not in await annotations(session)
+    assert ANNOTATION_ABORT not in await notes(session)
 
 
 async def test_absent(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,7 +169,7 @@ async def test_others_write_too(session: Session, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(RestClient, "patch", busy)
     assert await ask(session, "dev.1", lambda _: None, force=False) is False
-    assert ANNOTATION_ABORT in await annotations(session)
+    assert ANNOTATION_ABORT in await notes(session)
 
 
 async def test_others_write_all_the_time(

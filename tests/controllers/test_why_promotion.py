@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from kargo_py.api.abort import ABORT_KEY, ANNOTATION_ABORT
 from kargo_py.api.stamp import STATE_KEY, make_stamp
 from kargo_py.argocd.application import Application, ApplicationCodec
+from kargo_py.cli.why import lines
 from kargo_py.controllers.running import Options, assemble
 from kargo_py.controllers.why import Explanation, Hidden, Seen
 from kargo_py.controllers.why_promotion import STEP_TIMES, PromotionFacts, explain_promotion, targets
@@ -21,6 +23,8 @@ from kargo_py.local.apiserver.client import client_of
 from tests.in_process import api_server
 
 JsonObject = dict[str, Any]
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/find-out-why.md"
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 APP = Key("argocd", "shop-dev")
@@ -147,6 +151,18 @@ HOOK = application(
 )
 DONE = application(status={"operationState": state("Succeeded", OURS, finishedAt="2026-11-30T12:04:00Z")})
 
+FAILED = promotion(
+    status=ended(
+        "Failed",
+        record(
+            state=TargetState.FAILED,
+            message="no such Service",
+            before=(Before("/spec/source/targetRevision", "main"), Before("/spec/new")),
+        ),
+        message='step "update": no such Service',
+    )
+)
+
 PENDING = [
     pytest.param({"raw": promotion()}, ['Stage "dev" does not exist in namespace "shop"'], [], id="no Stage"),
     pytest.param(
@@ -202,6 +218,12 @@ PENDING = [
         ['Promotion "dev.1" comes first on Stage "dev"', "number 2 of 2"],
         ["its turn"],
         id="another first",
+    ),
+    pytest.param(
+        {"raw": promotion(), "on": stage("dev.0"), "others": [promotion("dev.0", ended("Succeeded"))]},
+        ['Stage "dev" still names Promotion "dev.0" as the one that runs', "number 1 of 1"],
+        ["only one does at a time"],
+        id="behind one that has ended",
     ),
     pytest.param(
         {"raw": promotion(), "on": stage("dev.0"), "others": Hidden("no list")},
@@ -279,7 +301,7 @@ PENDING = [
     ),
     pytest.param(
         {"raw": promotion(), "on": stage(), "freight": {**FREIGHT, "origin": {"kind": "Warehouse", "name": "other"}}},
-        ["as things are now it ends as Errored when it begins", 'which Stage "dev" does not request'],
+        ["as things are now it ends as Errored", 'which Stage "dev" does not request'],
         [],
         id="Freight not available",
     ),
@@ -292,7 +314,7 @@ PENDING = [
     pytest.param({"raw": promotion(steps=None), "on": stage()}, ["it has no steps"], [], id="no steps"),
     pytest.param(
         {"raw": promotion(steps=[{"uses": "git-clone"}]), "on": stage()},
-        ['spec.steps[0]: the kind of step "git-clone" is not registered'],
+        ['the kind of step "git-clone" is none of those that kargo-py has by itself (argocd-update)'],
         [],
         id="unknown step",
     ),
@@ -533,17 +555,7 @@ ENDED = [
     ),
     pytest.param(
         {
-            "raw": promotion(
-                status=ended(
-                    "Failed",
-                    record(
-                        state=TargetState.FAILED,
-                        message="no such Service",
-                        before=(Before("/spec/source/targetRevision", "main"), Before("/spec/new")),
-                    ),
-                    message='step "update": no such Service',
-                )
-            )
+            "raw": FAILED,
         },
         [
             f'step "update": no such Service at {at(seconds=5)}',
@@ -619,6 +631,28 @@ def test_as_json() -> None:
     assert told["reasons"][0]["clock"] == "Argo CD"
     assert told["unseen"] == []
     assert all("" not in reason.values() for reason in told["reasons"])
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"raw": promotion(status=running(record())), "on": stage("dev.1"), "app": FOREIGN},
+        {
+            "raw": promotion("dev.3"),
+            "on": stage("dev.1"),
+            "freight": None,
+            "others": [promotion("dev.2"), promotion("dev.1", running())],
+        },
+        {"raw": OLD, "on": with_metadata(stage(), labels={"kargo.akuity.io/shard": "eu"})},
+        {"raw": FAILED},
+    ],
+    ids=["runs", "has not begun", "no controller", "has ended"],
+)
+def test_the_page(facts: dict[str, Any]) -> None:
+    """The outputs on the page "Find out why" are what is said."""
+    told = explained(**facts)
+    output = "\n".join([f"$ kargo-py why promotion {told.name}", *lines(told, NOON)])
+    assert f"```console\n{output}\n```\n" in PAGE.read_text()
 
 
 def test_targets() -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from kargo_py.argocd.application import Application, ApplicationCodec
+from kargo_py.cli.why import lines
 from kargo_py.controllers.why import Explanation, Hidden, Seen
 from kargo_py.controllers.why_stage import StageFacts, explain_stage, freights, targets
 from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Key
 
 JsonObject = dict[str, Any]
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/find-out-why.md"
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 APP = Key("argocd", "shop-dev")
@@ -118,6 +122,18 @@ FAILED = {"name": "dev.0", "finishedAt": at(seconds=50), "status": {"phase": "Fa
 OTHER_CHECK = {"status": "Unknown", "config": {"checks": [{"uses": "http"}, {"uses": "argocd-update", "config": {}}]}}
 
 CASES = [
+    pytest.param(
+        {"raw": good(currentPromotion={"name": "dev.1"}), "promotions": [promotion("dev.1", "Failed")]},
+        ['Stage "dev" still names Promotion "dev.1"'],
+        ['Promotion "dev.1" runs'],
+        id="ended",
+    ),
+    pytest.param(
+        {"raw": good(freightHistory=[{**HERE, "verificationHistory": [{"phase": "Pending"}]}])},
+        ["the verification of what is here is Pending"],
+        ["Pending:"],
+        id="verification without a word",
+    ),
     pytest.param(
         {"raw": good(), "app": application()},
         [
@@ -299,6 +315,13 @@ def test_headline() -> None:
         ("Stage", "dev", "not Ready", at(minutes=2)),
         ("Stage", "dev", "not judged", at(minutes=9)),
     ]
+
+
+def test_the_page() -> None:
+    """The output on the page "Find out why" is what is said."""
+    told = lines(explained(good(UNREADY), application("Degraded")), NOON)
+    output = "\n".join(["$ kargo-py why stage dev", *told])
+    assert f"```console\n{output}\n```\n" in PAGE.read_text()
 
 
 def test_what_has_to_be_read() -> None:
