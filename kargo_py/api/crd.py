@@ -69,7 +69,7 @@ from kargo_py.api.warehouse import (
     WarehouseStatus,
 )
 
-__all__ = ["HEADER", "KINDS", "crd", "main", "render"]
+__all__ = ["KINDS", "crd", "document", "main"]
 
 HEADER = "# Generated from kargo_py/api by `make crds`. Do not edit.\n"
 
@@ -306,9 +306,10 @@ class _Dumper(yaml.CSafeDumper):
         return True
 
 
-def render(kind: Kind) -> str:
-    """The CRD as a YAML file."""
-    return HEADER + yaml.dump(crd(kind), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+def document(kind: Kind, *, strict: bool = False) -> str:
+    """The CRD as YAML. Raises OSError where the sources of the models are not there."""
+    made = crd(kind, strict=strict)
+    return yaml.dump(made, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -317,7 +318,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--check", action="store_true", help="only say whether the files are current")
     options = parser.parse_args(arguments)
-    wanted = {f"{GROUP}_{kind.plural}.yaml": render(kind) for kind in KINDS}
+    wanted = {f"{GROUP}_{kind.plural}.yaml": HEADER + document(kind) for kind in KINDS}
     present = {path.name: path.read_text() for path in options.directory.glob(f"{GROUP}_*.yaml")}
     if options.check:
         stale = sorted(n for n in {*wanted, *present} if wanted.get(n) != present.get(n))

@@ -298,6 +298,21 @@ def tell(text: str) -> None:
     typer.echo(text, err=True)
 
 
+@app.command(name="crds")
+def print_crds(
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Only what Kargo's own CRDs have, too: none of kargo-py's additions.")
+    ] = False,
+) -> None:
+    """Print the CustomResourceDefinitions, for kubectl apply -f -."""
+    from kargo_py.cli.crds import CannotPrint, stream
+
+    try:
+        typer.echo(stream(strict=strict), nl=False)
+    except CannotPrint as error:
+        fail(str(error))
+
+
 @app.command()
 def apiserver(
     port: Annotated[

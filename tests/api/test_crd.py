@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from kargo_py.api import crd
+from kargo_py.api import crd, kinds
 from kargo_py.api.types import Duration, JsonObject, MicroTime, Time
 
 CRDS = Path(__file__).parents[2] / "crds"
-KINDS = {kind.plural: kind for kind in crd.KINDS}
+KINDS = {kind.plural: kind for kind in kinds.KINDS}
 
 
 @cache

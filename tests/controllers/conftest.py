@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from kargo_py.api.stamp import STATE_KEY
 from kargo_py.controllers.running import Options, run_controllers
+from kargo_py.deployers.base import read_records
 from tests.envtest.server import ApiServer
 
 JsonObject = dict[str, Any]
@@ -21,6 +23,15 @@ REPO = "https://git.example.com/shop"
 SHA = "3f1a0f6a5cc6f4ca0e620d9fe9168b8eb724f66e"
 KARGO = "/apis/kargo.akuity.io/v1alpha1"
 ARGO = "/apis/argoproj.io/v1alpha1"
+
+
+RECORDS = r".status.state.kargo-py\.io/operations"
+"""Where the recorded intents stand with Kargo's own definitions, too: ``status.operations`` is ours alone."""
+
+
+def operations(promotion: JsonObject) -> list[JsonObject]:
+    """The recorded intents as people read them."""
+    return [record.mirror() for record in read_records(promotion["status"]["state"][STATE_KEY])]
 
 
 @dataclass

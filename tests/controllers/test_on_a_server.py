@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from kargo_py.api.promotion import phase_of
 from kargo_py.api.stamp import STATE_KEY, parse_stamp
 from kargo_py.controllers.world import Responsibility
-from tests.controllers.conftest import SHA, Cluster
+from tests.controllers.conftest import SHA, Cluster, operations
 
 pytestmark = [
+    pytest.mark.both_definitions,
     pytest.mark.nonblocking_exempt(reason="kubernetes-asyncio reads kubeconfigs in the loop; the tests start kubectl"),
 ]
 
@@ -58,7 +60,7 @@ async def test_a_promotion_from_creation_to_verified(cluster: Cluster) -> None:
     assert [{"uses": "argocd-update", "config": {"apps": [
         {"name": cluster.app_name("dev"), "namespace": "argocd", "desiredRevisions": [SHA]}]}}] == ended["status"][
         "healthChecks"]  # fmt: skip
-    (told,) = ended["status"]["operations"]
+    (told,) = operations(ended)
     assert (
         told["state"],
         told["revision"],
@@ -78,9 +80,9 @@ async def test_the_columns_of_kubectl_get(cluster: Cluster) -> None:
     table = await cluster.kubectl("get", "promo")
     explained = await cluster.kubectl("explain", "promotions.spec.steps.uses")
 
-    assert table.split()[:6] == ["NAME", "SHARD", "STAGE", "FREIGHT", "PHASE", "AGE"]
-    assert "Pending" in table
-    assert "Kind of step to run." in explained
+    assert table.split()[:5] == ["NAME", "SHARD", "STAGE", "FREIGHT", "PHASE"]
+    assert ("Pending" in table) is not cluster.server.strict
+    assert "Kind of step to run" in explained
 
 
 async def test_options_of_a_start(cluster: Cluster) -> None:
@@ -148,8 +150,8 @@ async def test_queued_promotions_run_one_after_another(cluster: Cluster) -> None
         await cluster.complete()
         await cluster.wait("promotion", OTHER, ".status.phase", "Succeeded")
 
-    assert waiting["status"]["phase"] == "Pending"
-    assert unjudged["status"]["phase"] == "Pending"
+    assert phase_of(waiting) == "Pending"
+    assert phase_of(unjudged) == "Pending"
 
 
 async def test_somebody_elses_operation_is_waited_for(cluster: Cluster) -> None:
@@ -255,7 +257,7 @@ async def test_a_stage_that_is_not_there(cluster: Cluster) -> None:
     events = json.loads(await cluster.kubectl("get", "events", "--output=json"))["items"]
     waiting = await cluster.get("promotion", "qa.01k.f1")
 
-    assert waiting["status"]["phase"] == "Pending"
+    assert phase_of(waiting) == "Pending"
     assert [f'Stage "qa" does not exist in namespace "{cluster.project}"; the Promotion waits for it'] == [
         e["message"] for e in events if e["reason"] == "StageNotFound"
     ]
@@ -308,7 +310,7 @@ async def test_two_control_planes(cluster: Cluster) -> None:
         await cluster.requested("qa")
         untouched = await cluster.get("promotion", NAME)
 
-    assert "startedAt" not in untouched["status"]
+    assert "startedAt" not in untouched.get("status", {})
 
 
 async def test_restarted_server(cluster: Cluster) -> None:

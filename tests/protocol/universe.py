@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -12,12 +11,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from kargo_py.api.abort import ANNOTATION_ABORT
+from kargo_py.api.stamp import STATE_KEY
 from kargo_py.argocd.application import APPLICATIONS, mark_of
 from kargo_py.controllers.promotion import PromotionReconciler
 from kargo_py.controllers.stage import StageReconciler
 from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES, World
 from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.deployers.base import read_records
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client, Codec, Page, PatchType, WatchEvent
 from kargo_py.kube.codec import JSON, encode
@@ -306,9 +307,9 @@ class Universe:
         return seen
 
     def operations(self, name: str = "p1") -> list[JsonObject]:
-        """What the Promotion records."""
-        found: list[JsonObject] = copy.deepcopy(self.promotion(name)["status"].get("operations") or [])
-        return found
+        """What the Promotion records, from where it stands with Kargo's own definitions, too."""
+        state = self.promotion(name)["status"].get("state") or {}
+        return [record.mirror() for record in read_records(state.get(STATE_KEY))]
 
     def message(self, name: str = "p1") -> str:
         return str(self.promotion(name)["status"].get("message") or "")
