@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from kargo_py.controllers.running import Options
+import kargo_py
+from kargo_py.controllers.embedding import Shared
 from kargo_py.controllers.world import Responsibility
 from kargo_py.local.argocd.repositories import ScriptedRepository
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD, ScriptedApplication, ScriptedProject
@@ -34,20 +37,25 @@ def table_after(text: str, words: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-@pytest.mark.parametrize(
-    ("words", "described"), [("Fields of `Options`:", Options), ("Fields of `Responsibility`:", Responsibility)]
-)
-def test_fields(words: str, described: type) -> None:
-    """Each field stands in its table, with its default."""
-    made = described()
-    told = {name: default.replace('"', "'") for name, default, _ in table_after(EMBED, words)}
+def test_fields() -> None:
+    """Each field of a Responsibility stands in its table, with its default."""
+    made = Responsibility()
+    told = {name: default.replace('"', "'") for name, default, _ in table_after(EMBED, "Fields of `Responsibility`:")}
 
-    fields = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
-    shown = {
-        name: f"{type(value).__name__}()" if dataclasses.is_dataclass(value) else repr(value)
-        for name, value in fields.items()
-    }
-    assert told == {f"`{name}`": f"`{default}`" for name, default in shown.items()}
+    assert told == {f"`{field.name}`": f"`{getattr(made, field.name)!r}`" for field in dataclasses.fields(made)}
+
+
+def test_arguments() -> None:
+    """Each argument of Shared stands in the table, with its default."""
+    told = {name: default for name, default, _ in table_after(EMBED, "Of `Shared`, `Controllers`")}
+
+    def shown(value: object) -> str:
+        if dataclasses.is_dataclass(value):
+            return f"{type(value).__name__}()"
+        return getattr(value, "__name__", repr(value))
+
+    _, *arguments = signature(Shared).parameters.values()
+    assert told == {f"`{each.name}`": f"`{shown(each.default)}`" for each in arguments}
 
 
 @pytest.mark.parametrize(
@@ -74,13 +82,30 @@ def test_words_to_the_simulated_argocd() -> None:
 
 @pytest.mark.parametrize("code", SAMPLES)
 def test_imports(code: str) -> None:
-    """What the samples import from us is there."""
-    imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
+    """What the samples import from us, or take from the package, is there."""
+    nodes = list(ast.walk(ast.parse(code)))
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     ours = [(node.module, name.name) for node in imports for name in node.names if f"{node.module}".startswith("kargo")]
+    ours += [
+        (node.value.id, node.attr)
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "kargo_py"
+    ]
 
     assert ours
     for module, name in ours:
         assert hasattr(importlib.import_module(f"{module}"), name)
+
+
+def test_names_to_import() -> None:
+    """What is meant to be imported is there, and it is all that the package offers."""
+    told = [row[0] for row in table_after(EMBED, "Meant to be imported:")]
+    names = re.findall(r"`([\w.]+)", " ".join(told))
+
+    for name in names:
+        pkgutil.resolve_name(name if "." in name else f"kargo_py.{name}")
+    offered = {name for name in kargo_py.__all__ if not name.startswith("_")}
+    assert offered <= {name.removeprefix("kargo_py.") for name in names}
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)

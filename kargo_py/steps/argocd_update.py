@@ -81,6 +81,12 @@ TIMED_OUT_AFTER = message(
     "goes on alone, with `onTimeout: terminate` it is ended first.",
     shown=Shown.PROMOTION,
 )
+UNSEEN_WHEN_TIME_WAS_UP = message(
+    "the time of {time} is up, and whether the sync ended in it cannot be seen: {why}",
+    do="Argo CD's API server does not answer. The step stays Running until it does, and then is what the sync was. To "
+    "end it before that, abort the Promotion.",
+    shown=Shown.PROMOTION,
+)
 TIMED_OUT = message(
     "timed out; {message}",
     do="As above; the step has no time-out any more, it was changed while the sync was being ended.",
@@ -283,7 +289,7 @@ class ArgoCDUpdate:
         if (
             least := min((seconds for seconds in times if seconds is not None), default=None)
         ) is not None and least <= 0:
-            return self._time_out(turn, records, waits)
+            return await self._unseen(turn, records, waits) or self._time_out(turn, records, waits)
         again = [*times, *(wait.look_after for wait in waits)]
         return Waiting(
             first_few([wait.message for wait in waits]),
@@ -387,6 +393,22 @@ class ArgoCDUpdate:
         return msgspec.structs.replace(record, free_since=kept.free_since or record.free_since)
 
     # -- towards an end -------------------------------------------------------------------------------------------
+
+    async def _unseen(self, turn: _Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting | None:
+        """What to wait for before the time is up; None if it is.
+
+        That a sync did not end in time is never said from the cache alone: Argo CD's API server may be away, and the
+        sync have ended long ago.
+        """
+        try:
+            for wait in waits:
+                await self._argocd.applications.read_live(wait.record.key)
+        except KubeError as error:
+            said = UNSEEN_WHEN_TIME_WAS_UP(time=_time(turn.context.timeout), why=error)
+            return Waiting(said, records, notable=True, error=error)
+        if any(self._argocd.observe(wait.record).record.state.final for wait in waits):
+            return Waiting(first_few([wait.message for wait in waits]), records, look_after=0.0)
+        return None
 
     def _time_out(self, turn: _Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting | Finished:
         """The step has had its time: let go of what is under way, or end it."""
@@ -525,7 +547,11 @@ def _time_left(context: StepContext, look: _Look) -> float | None:
 def _timed_out(context: StepContext, said: str) -> str:
     if context.timeout is None:
         return TIMED_OUT(message=said)
-    return TIMED_OUT_AFTER(time=Duration.of(context.timeout.total_seconds()), message=said)
+    return TIMED_OUT_AFTER(time=_time(context.timeout), message=said)
+
+
+def _time(timeout: timedelta | None) -> str:
+    return Duration.of(timeout.total_seconds()) if timeout is not None else ""
 
 
 def _check_room(records: Sequence[Record], room: int) -> None:

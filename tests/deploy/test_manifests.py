@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kargo_py.kube.events import FLUSH_TIME
 from tests.deploy.manifests import DEPLOY, VARIANTS, JsonObject, one, rendered, rules
 from tests.envtest.access import RULES
 
+GUIDE = DEPLOY.parent / "docs/how-to/run-in-a-cluster.md"
 WITH_PROGRAM = [variant for variant in VARIANTS if variant != "argocd-cluster"]
 SEPARATE = ["separate-argocd", "argocd-cluster"]
 
@@ -144,6 +146,26 @@ def test_image(variant: str) -> None:
 
     assert image == f"kargo-py:{__version__}"
     assert f"-t {image} " in (DEPLOY / "Dockerfile").read_text()
+
+
+def test_the_kustomization_of_the_guide(tmp_path: Path) -> None:
+    """What the guide has its reader write, with the option it shows, gives the image and the variable."""
+    first, option = re.findall(r"^```yaml\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "kargo-py").symlink_to(DEPLOY.parent)
+    (tmp_path / "my-kargo").mkdir()
+    (tmp_path / "my-kargo/kustomization.yaml").write_text(first + option)
+    objects = rendered(str(tmp_path / "my-kargo"))
+
+    assert container(objects)["image"] == f"registry.example.com/kargo-py:{__version__}"
+    assert {"name": "SHARD_NAME", "value": "eu"} in container(objects)["env"]
+
+
+def test_folders_of_the_guide() -> None:
+    """Each folder is told."""
+    told = set(re.findall(r"^\| `(deploy[^`]*)` \|", GUIDE.read_text(), re.MULTILINE))
+    folders = {str(path.parent.relative_to(DEPLOY.parent)) for path in DEPLOY.rglob("kustomization.yaml")}
+
+    assert told == folders
 
 
 def test_separate_argocd() -> None:
