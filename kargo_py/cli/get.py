@@ -132,13 +132,13 @@ async def once(request: Request, session: Session, out: Print, tell: Print) -> N
         tell(NONE_FOUND(resource=request.resource.plural, where="" if request.every else f' in "{namespace}"'))
         return
     if request.form not in _TABLES:
-        for piece in documents(wanted, request, alone=bool(request.name)):
+        for piece in documents(wanted, request, alone=bool(request.name and wanted)):
             out(piece)
         return
     if request.resource is PROMOTIONS and request.name and phase_of(wanted[0]) == PromotionPhase.PENDING:
         every = await _if_allowed(session, PROMOTIONS, namespace) or every
     near = Surroundings(
-        aliases(await _if_allowed(session, FREIGHTS, namespace)),
+        aliases(await _if_allowed(session, FREIGHTS, namespace) or ()),
         places(every) if request.resource is PROMOTIONS else {},
     )
     table = Table(request)
@@ -152,7 +152,7 @@ async def watch(request: Request, session: Session, out: Print, tell: Print) -> 
     followed = _cache(session, request.resource, namespace)
     freights = _cache(session, FREIGHTS, namespace)
     caches = [followed]
-    if request.form in _TABLES and await _if_allowed(session, FREIGHTS, namespace):
+    if request.form in _TABLES and await _if_allowed(session, FREIGHTS, namespace) is not None:
         caches.append(freights)
     news, changes = News(), Changes()
     async with following(*caches):
@@ -184,12 +184,12 @@ def _cache(session: Session, resource: Resource, namespace: str) -> Cache[JsonOb
     return Cache(session.client, resource, codec=JSON, namespace=namespace, projection=drop_managed_fields)
 
 
-async def _if_allowed(session: Session, resource: Resource, namespace: str) -> list[JsonObject]:
-    """What can be read of *resource*, which is shown where it may be seen."""
+async def _if_allowed(session: Session, resource: Resource, namespace: str) -> list[JsonObject] | None:
+    """What there is of *resource*; None where it may not be read, so that the rest is shown without it."""
     try:
         return await read_all(session.client, resource, namespace)
     except (Forbidden, NotFound):
-        return []
+        return None
 
 
 @dataclass(slots=True)

@@ -373,6 +373,10 @@ class TestOnce:
         lines, told = await self.printed(session, Request(STAGES, form="json"))
         assert told == []
         assert json.loads("".join(lines))["items"] == []
+        await create(session.client, PROMOTIONS, promotion("dev.1"))
+        ended = Request(PROMOTIONS, name="dev.1", form="json", phases=frozenset({"Failed"}))
+        lines, _ = await self.printed(session, ended)
+        assert json.loads("".join(lines))["items"] == []
 
     async def test_absent(self, session: Session, capsys: pytest.CaptureFixture[str]) -> None:
         """An object that is not there is an error that names it."""
@@ -465,6 +469,21 @@ class TestWatch:
             ["dev.1", "Succeeded"],
             ["dev.2", "Running"],
         ]
+
+    async def test_aliases(self, session: Session) -> None:
+        """An alias that somebody gives meanwhile is news of the rows with that Freight."""
+        printed = Printed()
+        await session.client.delete(FREIGHTS, Key("shop", "f1"))
+        await create(session.client, PROMOTIONS, promotion("dev.1"))
+        task = asyncio.create_task(watch(Request(PROMOTIONS, watch=True), session, printed.out, printed.tell))
+        await printed.until("1 of 1")
+        freight = {"apiVersion": FREIGHTS.api_version, "kind": "Freight", "metadata": {"name": "f1"}}
+        origin = {"kind": "Warehouse", "name": "wh"}
+        await create(session.client, FREIGHTS, {**freight, "alias": "tiny-tern", "origin": origin})
+        await printed.until("tiny-tern")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert [line.split()[2] for line in printed.lines] == ["FREIGHT", "f1", "tiny-tern"]
 
     @pytest.mark.parametrize("form", ["json", "yaml", "name"])
     async def test_documents(self, session: Session, form: str) -> None:
