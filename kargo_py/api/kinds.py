@@ -138,7 +138,7 @@ KINDS: Sequence[Kind] = (
         ),
         rules=rules.WAREHOUSE,
         additions=_CONDITIONS,
-        ours={"spec.subscriptions": {"maxItems": 100}},
+        ours={"spec.subscriptions": {"maxItems": 128}},
     ),
     Kind(Project, "projects", (_READY, _STATUS, _AGE), cluster_scoped=True, additions=_CONDITIONS),
     Kind(
@@ -147,7 +147,7 @@ KINDS: Sequence[Kind] = (
         (_READY, _STATUS, _AGE),
         rules=rules.PROJECT_CONFIG,
         additions=_CONDITIONS,
-        ours={"spec.promotionPolicies": {"maxItems": 200}, **_RECEIVERS},
+        ours={"spec.promotionPolicies": {"maxItems": 256}, **_RECEIVERS},
     ),
     Kind(
         ClusterConfig,

@@ -26,6 +26,20 @@ class Rule:
     kargos: bool = False
 
 
+def unlike(key: str) -> str:
+    """That no two items of a list have the same *key*, CEL for a text of the item ``a``; an empty one counts for none.
+
+    The texts are gathered once and then looked for within the API server, which is a hundred times as fast as a loop
+    in a loop of CEL: the rules of a Stage are checked with each write to its status.
+    """
+    return f"[self.map(a, {key})].all(keys, keys.all(k, k == '' || keys.indexOf(k) == keys.lastIndexOf(k)))"
+
+
+def text(field: str) -> str:
+    """CEL for the text at *field*, or for "" where there is none."""
+    return f"(has({field}) ? {field} : '')"
+
+
 # --- Steps ------------------------------------------------------------------------------------------------------------
 
 STEP_OF_A_PROMOTION = message(
@@ -81,12 +95,7 @@ def aliases(steps: str) -> tuple[Rule, Rule]:
             r"!has(self.__as__) || !self.__as__.matches('^\\s*(step|task)-[0-9]+\\s*$')",
             STEP_ALIAS_RESERVED(),
         ),
-        Rule(
-            steps,
-            "self.all(a, !has(a.__as__) || a.__as__ == '' "
-            "|| self.exists_one(b, has(b.__as__) && b.__as__ == a.__as__))",
-            STEP_ALIAS_TWICE(),
-        ),
+        Rule(steps, unlike(text("a.__as__")), STEP_ALIAS_TWICE()),
     )
 
 
@@ -137,11 +146,7 @@ STAGE = (
     Rule(f"{_TEMPLATE_STEPS}[]", "!has(self.task) || !has(self.retry)", TASK_WITH_RETRY(), kargos=True),
     Rule(f"{_TEMPLATE_STEPS}[]", "!has(self.task) || !has(self.__if__) || self.__if__ == ''", TASK_WITH_IF()),
     *aliases(_TEMPLATE_STEPS),
-    Rule(
-        "spec.requestedFreight",
-        "self.all(a, self.exists_one(b, b.origin.kind == a.origin.kind && b.origin.name == a.origin.name))",
-        ORIGIN_TWICE(),
-    ),
+    Rule("spec.requestedFreight", unlike("a.origin.kind + '/' + a.origin.name"), ORIGIN_TWICE()),
     Rule(
         "spec.requestedFreight[].sources",
         "!has(self.autoPromotionOptions) || !has(self.autoPromotionOptions.selectionPolicy) "
@@ -228,14 +233,9 @@ _SUBSCRIPTIONS = "spec.subscriptions"
 
 
 def _told_apart(type_: str, *parts: str) -> Rule:
-    """That no two subscriptions of a type agree in their name and in *parts*, which stand below *type_*."""
-    same = " && ".join(f"{_or_none(f'b.{part}')} == {_or_none(f'a.{part}')}" for part in ("name", *parts))
-    each = f"self.exists_one(b, has(b.{type_}) && b.{type_}.repoURL == a.{type_}.repoURL && {same})"
-    return Rule(_SUBSCRIPTIONS, f"self.all(a, !has(a.{type_}) || {each})", SUBSCRIPTION_TWICE())
-
-
-def _or_none(field: str) -> str:
-    return f"(has({field}) ? {field} : '')"
+    """That no two subscriptions of a type agree in URL and name, and in *parts*, which stand below *type_*."""
+    key = " + ' ' + ".join((f"a.{type_}.repoURL", *(text(f"a.{part}") for part in (*parts, "name"))))
+    return Rule(_SUBSCRIPTIONS, unlike(f"has(a.{type_}) ? {key} : ''"), SUBSCRIPTION_TWICE())
 
 
 WAREHOUSE = (
@@ -250,11 +250,7 @@ WAREHOUSE = (
         r"|| self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",
         SUBSCRIPTION_NAME_MALFORMED(),
     ),
-    Rule(
-        _SUBSCRIPTIONS,
-        "self.all(a, !has(a.name) || a.name == '' || self.exists_one(b, has(b.name) && b.name == a.name))",
-        SUBSCRIPTION_NAME_TWICE(),
-    ),
+    Rule(_SUBSCRIPTIONS, unlike(text("a.name")), SUBSCRIPTION_NAME_TWICE()),
     _told_apart("git"),
     _told_apart("image"),
     _told_apart("chart", "chart.name"),
@@ -294,6 +290,11 @@ PATTERN_UNKNOWN = message(
     do="Write the name of a Stage, or a pattern like `glob:test-*`.",
     shown=Shown.REFUSAL,
 )
+PATTERN_MALFORMED = message(
+    "the pattern after regex: must be a regular expression",
+    do="Correct it where the text before this one says. It is one of RE2, without look-around and back-references.",
+    shown=Shown.REFUSAL,
+)
 RECEIVER_OF_SEVERAL_TYPES = message(
     "a webhook receiver must be of one type",
     do="Give each type an entry of its own in `spec.webhookReceivers`.",
@@ -316,42 +317,33 @@ _RECEIVERS = (
         f"[{', '.join(f'has(self.{name})' for name in RECEIVER_TYPES)}].filter(given, given).size() <= 1",
         RECEIVER_OF_SEVERAL_TYPES(),
     ),
-    Rule(
-        "spec.webhookReceivers",
-        "self.all(a, self.exists_one(b, b.name == a.name))",
-        RECEIVER_TWICE(),
-    ),
+    Rule("spec.webhookReceivers", unlike("a.name"), RECEIVER_TWICE()),
 )
 
 _POLICIES = "spec.promotionPolicies"
 
 
-def _named(policy: str) -> str:
-    return f"(has({policy}.stageSelector) && has({policy}.stageSelector.name))"
-
+_SELECTED = "a.stageSelector.name"
+# The one Stage that a policy is for, "" if it has a pattern.
+_ONE_STAGE = (
+    f"has(a.stage) ? a.stage : has(a.stageSelector) && has({_SELECTED}) && !{_SELECTED}.contains(':') "
+    f"? {_SELECTED} : ''"
+)
 
 PROJECT_CONFIG = (
     Rule(f"{_POLICIES}[]", "has(self.stage) != has(self.stageSelector)", ONE_OF_STAGE_AND_SELECTOR(), kargos=True),
-    Rule(
-        _POLICIES,
-        "self.all(a, !has(a.stage) || self.exists_one(b, has(b.stage) && b.stage == a.stage))",
-        POLICY_TWICE(),
-    ),
-    Rule(
-        _POLICIES,
-        f"self.all(a, !{_named('a')} || a.stageSelector.name == '' || a.stageSelector.name.contains(':') "
-        f"|| self.exists_one(b, {_named('b')} && b.stageSelector.name == a.stageSelector.name))",
-        POLICY_TWICE(),
-    ),
-    Rule(
-        _POLICIES,
-        f"self.all(a, !has(a.stage) || !self.exists(b, {_named('b')} && b.stageSelector.name == a.stage))",
-        POLICY_TWICE(),
-    ),
+    Rule(_POLICIES, unlike(_ONE_STAGE), POLICY_TWICE()),
     Rule(
         f"{_POLICIES}[].stageSelector",
         r"!has(self.name) || !self.name.contains(':') || self.name.matches('^(glob|regexp?):')",
         PATTERN_UNKNOWN(),
+    ),
+    # It is neither true nor false when the expression cannot be read: that is an error, which refuses, too.
+    Rule(
+        f"{_POLICIES}[].stageSelector",
+        "!has(self.name) || !self.name.matches('^regexp?:') "
+        "|| ''.matches(self.name.substring(self.name.indexOf(':') + 1)) in [true, false]",
+        PATTERN_MALFORMED(),
     ),
     *_RECEIVERS,
 )

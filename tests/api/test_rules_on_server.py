@@ -293,6 +293,15 @@ CASES = [
     ),
     *(
         Rule(
+            f"{pattern} cannot be read",
+            policies(selected(r"regex:^(a|b)-\p{L}{1,3}$"), selected("regex:"), selected("glob:[")),
+            policies(selected(pattern)),
+            rules.PATTERN_MALFORMED(),
+        )
+        for pattern in ("regex:[a-z", "regexp:a{2,1}", "regex:(?=a)")
+    ),
+    *(
+        Rule(
             f"{kind}: a receiver of one type",
             receivers(kind, {"name": "a", "github": SECRET}, {"name": "b", "of-the-future": SECRET}),
             receivers(kind, {"name": "a", "github": SECRET, "quay": SECRET}),
@@ -326,6 +335,31 @@ def test_rule(crds: ApiServer, namespace: str, case: Rule) -> None:
         create(crds, namespace, case.refused, "?dryRun=All")
     assert caught.value.status == 422
     assert case.says in str(caught.value)
+
+
+def _long(number: int) -> str:
+    return f"{number:04}-of-many-and-with-a-name-of-forty-chars"
+
+
+MANY = {
+    "steps of a task": lambda n: task(*({**STEP, "as": _long(i)} for i in range(n))),
+    "steps of a Stage": lambda n: stage(*({**STEP, "as": _long(i)} for i in range(n))),
+    "origins": lambda n: stage(requestedFreight=[request(_long(i), direct=True) for i in range(n)]),
+    "policies": lambda n: policies(*({"stage": _long(i)} if i % 2 else selected(_long(i)) for i in range(n))),
+    "receivers": lambda n: receivers("ProjectConfig", *({"name": _long(i), "quay": SECRET} for i in range(n))),
+    "subscriptions": lambda n: warehouse(
+        *({"name": _long(i), "git": {"repoURL": f"https://git.example.com/{_long(i)}"}} for i in range(n // 2))
+    ),
+}
+
+
+@pytest.mark.parametrize("many", MANY)
+def test_long_lists(crds: ApiServer, namespace: str, many: str) -> None:
+    """Lists up to their limits stay within what an API server spends on a rule; longer ones are refused by length."""
+    create(crds, namespace, MANY[many](256), "?dryRun=All")
+    with pytest.raises(RequestFailed) as caught:
+        create(crds, namespace, MANY[many](258), "?dryRun=All")
+    assert "must have at most" in str(caught.value)
 
 
 def test_each_rule_has_a_case() -> None:
