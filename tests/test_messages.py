@@ -112,8 +112,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "{} check {}": "the verdict, as above",
         "without an error": "part of a text",
     },
-    "kargo_py.controllers.stage_status": {
-        "this verification cannot be read": "in memory only",
+    "kargo_py.controllers.stage_conditions": {
         "0/{} Fulfilled": "Kargo's summary",
         "{}/{} Fulfilled": "Kargo's summary",
     },

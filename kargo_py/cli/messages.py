@@ -62,15 +62,8 @@ What a running step waits for is written about a second after the wait began. A 
 The health of a Stage says why it is so in `status.health.issues`; `Unknown` means that no verdict can be trusted yet. \
 If health was known before a sync, it stays as it was while the sync runs.
 
-| Condition | True | False or Unknown |
-|---|---|---|
-| `Promoting` | a Promotion runs | it is absent otherwise |
-| `Healthy` | all Applications are healthy at the promoted revisions | the message has the issues |
-| `Verified` | what is here may go on to the Stages downstream | the message says what it waits for |
-| `Ready` | healthy, verified, and the last Promotion succeeded | reason and message are those of what is missing |
-
-`kubectl get stage` shows the message of `Ready`. A Stage without steps gets no status at all: control-flow Stages are \
-not supported yet.
+[How a Stage is judged](stage.md) has the conditions and when each reason stands there. `kubectl get stage` shows the \
+message of `Ready`.
 """,
     ),
     Shown.EVENT: (
@@ -141,8 +134,12 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.api.stamp": "Instance and stamps",
     "kargo_py.api.types": "Times and durations",
     "kargo_py.api.abort": "Aborting",
-    "kargo_py.controllers.stage": "Health checks and Freight",
-    "kargo_py.controllers.stage_status": "Conditions",
+    "kargo_py.controllers.stage": "Health checks",
+    "kargo_py.controllers.stage_health": "Health",
+    "kargo_py.controllers.stage_verification": "Verification",
+    "kargo_py.controllers.stage_conditions": "Conditions",
+    "kargo_py.controllers.control_flow": "Stages without steps",
+    "kargo_py.controllers.stage_freight": "Freight of a Stage",
     "kargo_py.controllers.sweep": "Orphaned operations",
     "kargo_py.controllers.world": "Objects that cannot be read",
     "kargo_py.kube.cache": "Lists and watches",

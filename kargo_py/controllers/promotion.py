@@ -19,12 +19,13 @@ import structlog
 from kargo_py.api.abort import ANNOTATION_ABORT, Abort, AbortError, latched_abort, read_abort
 from kargo_py.api.freight import Freight
 from kargo_py.api.names import ANNOTATION_CREATE_ACTOR, Actor
-from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase, PromotionStep, StepStatus
+from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase, PromotionStep, StepStatus, phase_of
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.operation import operation_aspect
 from kargo_py.controllers.availability import unavailable
+from kargo_py.controllers.control_flow import is_control_flow, refusal
 from kargo_py.controllers.world import PROMOTIONS, World, awaited_in, awaits, event_annotations, event_name
 from kargo_py.deployers.base import Record, RecordError, TargetState, footprint
 from kargo_py.engine.machine import (
@@ -200,6 +201,7 @@ class PromotionReconciler:
         controller = (
             Controller("promotion", self.reconcile)
             .watches(world.stages, _acknowledged(), _acknowledged_promotion)
+            .watches(world.stages, changed(is_control_flow), self._queued)
             .watches(world.promotions, _own_news(), _itself)
             .watches(world.argocd.applications, _operation_news(), self._waiting_for(lambda app: app.key))
             .watches(world.argocd.applications, _newly_chosen(), self._waiting_for_creation)
@@ -226,6 +228,10 @@ class PromotionReconciler:
         waiting = [p for place in places for p in self._world.promotions.indexed("awaited", place)]
         return [JSON.meta(p).key for p in waiting if any(awaits(each, new) for each in awaited_in(p))]
 
+    def _queued(self, _old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        queued = self._world.promotions.indexed("stage", JSON.meta(new).key) if new is not None else ()
+        return [JSON.meta(p).key for p in queued if phase_of(p) == PromotionPhase.PENDING]
+
     # -- one pass -------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: Key) -> Result | None:
@@ -246,6 +252,9 @@ class PromotionReconciler:
         if stage_raw is None:
             world.recorder.record(_no_stage_event(promotion))
         if stage is None or promotion.metadata.deletion_timestamp:
+            return None
+        if (why := refusal(stage, promotion)) is not None:
+            await self._end(raw, fail(promotion, PromotionPhase.ERRORED, why, world.now()))
             return None
         current = stage.status.current_promotion
         if current is None or current.name != promotion.name:

@@ -56,8 +56,8 @@ CRDS_MISSING = message(
 )
 RIGHTS_MISSING = message(
     "{why}; allow get, list, watch and patch on {resource}",
-    do="Give the user or service account these rights. For Promotions, Stages and Freight `patch` is needed on their "
-    "`status` only.",
+    do="Give the user or service account these rights. For Promotions and Freight `patch` is needed on their `status` "
+    "only, for Stages on their metadata, too.",
     shown=Shown.COMMAND_LINE,
 )
 

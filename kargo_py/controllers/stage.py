@@ -110,7 +110,7 @@ class StageReconciler:
         if old is None or new is None:
             yield from (JSON.meta(stage).key for stage in stages.indexed("freight", JSON.meta(freight).key))
         for origin in freight_origin(freight):
-            yield from (JSON.meta(stage).key for stage in stages.indexed("passes on", origin))
+            yield from (JSON.meta(stage).key for stage in stages.indexed("passing", origin))
         for key in freight_mentions(freight):
             stage = stages.get(key)
             if stage is not None and FINALIZER not in (stage["metadata"].get("finalizers") or ()):

@@ -41,6 +41,11 @@ VERIFICATION_ENDED_AS = message(
     "[approve](#approve-freight-by-hand) it for the Stages downstream.",
     shown=Shown.STAGE,
 )
+CANNOT_BE_READ = message(
+    "this verification cannot be read",
+    do="Part of *The last verification …*. Somebody else wrote `verificationHistory`; promote the Freight again.",
+    shown=Shown.STAGE,
+)
 WITHOUT_MESSAGE = message(
     "it left no message",
     do="Part of *The last verification …*. Look at the AnalysisRun, if it is still there.",
@@ -117,7 +122,7 @@ def latest_verification(collection: FreightCollection) -> VerificationInfo | Non
         return VerificationInfo.model_validate(history[0])
     except ValidationError:
         # Not ours; unknown is not verified.
-        return VerificationInfo(phase="Unknown", message="this verification cannot be read")
+        return VerificationInfo(phase="Unknown", message=CANNOT_BE_READ())
 
 
 def successful(status: StageStatus) -> VerificationInfo | None:

@@ -310,7 +310,7 @@ class World:
             STAGES,
             codec=JSON,
             projection=drop_managed_fields,
-            indexes={"freight": freight_here, "passes on": origins_passed_on, **checked},
+            indexes={"freight": freight_here, "passing": origins_passed_on, **checked},
         )
         self.freights = Cache(
             self.client,

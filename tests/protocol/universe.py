@@ -23,6 +23,7 @@ from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client, Codec, Page, PatchType, WatchEvent
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Controller
+from kargo_py.kube.errors import Forbidden
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient
@@ -53,6 +54,9 @@ class Line:
         self.dead = False
         self.fault: Callable[[Key, Any], Exception | None] = lambda _key, _body: None
         self.patches: list[tuple[Key, Any]] = []
+        self.writes: list[tuple[str, Key, Any]] = []
+        self.last_write: tuple[int, str] | None = None
+        self.refuse: set[Key] = set()
 
     async def _alive(self) -> None:
         await asyncio.sleep(self._delay)
@@ -94,11 +98,25 @@ class Line:
         await self._alive()
         if resource == APPLICATIONS and (error := self.fault(key, json.loads(body))) is not None:
             raise error
+        await self._count(
+            f"{resource.plural}/{options['subresource']}" if options.get("subresource") else resource.plural, key, body
+        )
         answer = await self._server.patch(resource, key, body, codec=codec, **options)
         if resource == APPLICATIONS:
             self.patches.append((key, json.loads(body)))
+        if self.last_write == (len(self.writes), "after"):
+            self.dead = True
         await self._alive()
         return answer
+
+    async def _count(self, where: str, key: Key, body: bytes) -> None:
+        """Note a patch; that which ``last_write`` says, by its number, is the last one of this process."""
+        if key in self.refuse:
+            raise Forbidden(403, "Forbidden", "no")
+        self.writes.append((where, key, json.loads(body)))
+        if self.last_write == (len(self.writes), "before"):
+            self.dead = True
+        await self._alive()
 
 
 @dataclass
@@ -108,6 +126,7 @@ class Process:
     line: Line
     tasks: list[asyncio.Task[None]]
     argocd: ArgoCD
+    world: World
 
     async def kill(self) -> None:
         """End it as SIGKILL does: nothing that it had begun goes on, nothing is tidied."""
@@ -181,7 +200,7 @@ class Universe:
         ]
         tasks += [asyncio.create_task(controller.run()) for controller in controllers]
         tasks.append(asyncio.create_task(recorder.run()))
-        running = Process(line, tasks, argocd)
+        running = Process(line, tasks, argocd, world)
         try:
             yield running
         finally:
