@@ -101,6 +101,46 @@ async def test_kopf_operator(kube_api: KubeApi) -> None:
     assert "the operator and the controllers have ended" in program.said
 
 
+DYING = """
+import asyncio, sys
+import kargo_py
+from kargo_py.controllers.embedding import Controllers
+from kargo_py.kube.cache import Cache
+from kargo_py.kube.codec import JSON
+from kargo_py.kube.resources import Resource
+from kargo_py.steps.base import Watch
+sys.path.insert(0, sys.argv[1])
+import auto_promote
+
+class Dying(Cache):
+    async def run(self):
+        running = asyncio.ensure_future(super().run())
+        await self.wait_synced()
+        await asyncio.sleep(1)
+        running.cancel()
+        raise RuntimeError("out of luck")
+
+def controllers(client):
+    cache = Dying(client, Resource("", "v1", "configmaps", "ConfigMap"), codec=JSON)
+    return Controllers(client, watches=[Watch(cache, lambda obj: JSON.meta(obj).key)])
+
+kargo_py.Controllers = controllers
+asyncio.run(auto_promote.main())
+"""
+
+
+async def test_kopf_operator_whose_controllers_die(kube_api: KubeApi) -> None:
+    """The operator does not go on without them: the program ends by itself, with the error."""
+    async with kube_api.served() as kubeconfig:
+        folder = EXAMPLES / "kopf-operator"
+        async with running("-c", DYING, folder, environment={"KUBECONFIG": str(kubeconfig)}) as program:
+            code = await program.ended()
+
+    assert code == 1
+    assert "controllers running" in program.said
+    assert program.said.rstrip().endswith("RuntimeError: out of luck")
+
+
 @asynccontextmanager
 async def clusters(count: int) -> AsyncIterator[tuple[Sequence[KubeApi], Sequence[Path]]]:
     """API servers, each with an Argo CD and the pipeline, and their kubeconfigs."""

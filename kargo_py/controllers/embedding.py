@@ -145,6 +145,7 @@ class Shared(_Entered):
         )
         self._assembly: Assembly | None = None
         self._taken: set[Reconciler] = set()
+        self._left = False
 
     async def _open(self, stack: AsyncExitStack) -> None:
         try:
@@ -158,9 +159,15 @@ class Shared(_Entered):
         assembly = assemble(client, argocd, instance, self._options, now=self._now, parts=self._parts, reconcilers=())
         await stack.enter_async_context(supplied(assembly))
         self._assembly = assembly
+        stack.callback(self._leave)
+
+    def _leave(self) -> None:
+        self._left = True
 
     async def reconcile(self, stack: AsyncExitStack, *reconcilers: Reconciler) -> None:
         """Have *reconcilers* at work until *stack* is left; each once only."""
+        if self._left:
+            raise RuntimeError("this Shared has been left, its caches are of the past: make a new one")
         if twice := self._taken.intersection(reconcilers):
             raise RuntimeError(f"on this Shared there is a {twice.pop().__name__} already")
         assembly = self.assembly

@@ -186,24 +186,38 @@ async def test_an_error_of_the_body() -> None:
         assert tasks() == before
 
 
+@pytest.mark.parametrize("cancelled", [False, True], ids=["left", "cancelled"])
 @pytest.mark.parametrize("moment", range(0, 120, 3))
-async def test_left_at_any_moment(moment: int) -> None:
+async def test_left_or_cancelled_at_any_moment(moment: int, cancelled: bool) -> None:
     """What was begun is finished, so that the next instance goes on from there: one start, one end."""
     async with universe() as (world, _):
         line = Line(client_of(world.core), 0.005)
         world.lines.append(line)
         await world.promote()
-        async with Controllers(line, **settings(world)):
+        before = tasks()
+
+        async def program(seconds: float) -> None:
+            async with Controllers(line, **settings(world)):
+                await asyncio.sleep(seconds)
+
+        if cancelled:
+            task = asyncio.create_task(program(1000))
             await asyncio.sleep(moment / 1000)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+        else:
+            await program(moment / 1000)
+        assert tasks() == before
         async with Controllers(line, **settings(world)):
             assert await world.ended() == "Succeeded"
             await verified(world)
         assert len(world.starts()) == 1
 
 
-@pytest.mark.parametrize("turn", range(0, 60, 2))
+@pytest.mark.parametrize("turn", range(20))
 async def test_cancelled_at_any_await(turn: int) -> None:
-    """Cancelled while it is entered, used or left, it leaves no task behind, and says nothing but that."""
+    """Cancelled in any turn of the loop while it is entered or left, it leaves no task behind, and says only that."""
     async with universe() as (world, _):
         before = tasks()
 
@@ -251,6 +265,8 @@ async def test_one_of_a_kind_on_one_shared() -> None:
         async with shared, StageController(shared):
             with pytest.raises(RuntimeError, match="there is a StageReconciler already"):
                 await enter(Controllers(shared))
+        with pytest.raises(RuntimeError, match="this Shared has been left"):
+            await enter(PromotionController(shared))
 
 
 async def test_wrong_arguments() -> None:

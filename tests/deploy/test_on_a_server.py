@@ -54,14 +54,20 @@ async def token_of(cluster: Cluster) -> str:
 
 
 @asynccontextmanager
-async def deployed(cluster: Cluster, directory: Path) -> AsyncIterator[kargo_py.Controllers]:
-    """The controllers with the rights of ``deploy/``, and no other."""
-    await cluster.kubectl(*APPLY, str(DEPLOY))
+async def deployed(
+    cluster: Cluster, directory: Path, variant: str = ".", **settings: Any
+) -> AsyncIterator[kargo_py.Controllers]:
+    """The controllers with the rights of a folder of ``deploy/``, and no other."""
+    await cluster.kubectl("delete", "clusterrolebinding", "kargo-py-applications", "--ignore-not-found")
+    await cluster.kubectl(*APPLY, str(DEPLOY / variant))
     kubeconfig = json.loads(await asyncio.to_thread(cluster.server.kubeconfig("nobody").read_text))
     kubeconfig["users"][0]["user"]["token"] = await token_of(cluster)
     path = directory / "kubeconfig"
     await asyncio.to_thread(path.write_text, json.dumps(kubeconfig))
-    async with await kargo_py.connect(kubeconfig=str(path)) as client, kargo_py.Controllers(client) as controllers:
+    async with (
+        await kargo_py.connect(kubeconfig=str(path)) as client,
+        kargo_py.Controllers(client, **settings) as controllers,
+    ):
         yield controllers
 
 
@@ -81,8 +87,15 @@ def asked(event: JsonObject) -> Right:
     return event["verb"], about.get("apiGroup", ""), about["resource"] + subresource
 
 
+async def requests(cluster: Cluster) -> list[JsonObject]:
+    """What the service account has asked for, in this test and those before it."""
+    events = await asyncio.to_thread(cluster.server.audited)
+    return [event for event in events if event["user"]["username"] == ACCOUNT]
+
+
 async def test_with_these_rights(cluster: Cluster, tmp_path: Path, logged: list[Any]) -> None:
     """A whole life passes: success, verification, abort, refusals, what follows a conflict. No right is unused."""
+    before = len(await requests(cluster))
     await cluster.prepare()
     owner = {"apiVersion": APPLICATION_SETS.api_version, "kind": "ApplicationSet", "name": "set", "uid": "u"}
     owned = {"metadata": {"ownerReferences": [{**owner, "controller": True}]}}
@@ -113,7 +126,7 @@ async def test_with_these_rights(cluster: Cluster, tmp_path: Path, logged: list[
         await cluster.wait("stage", "dev", ".status.lastPromotion.name", WITHOUT_FREIGHT)
         await cluster.wait("stage", "other", ".status.lastPromotion.name", UNAUTHORIZED)
     events = json.loads(await cluster.kubectl("get", "events", "--output=json"))["items"]
-    ours = [event for event in await asyncio.to_thread(cluster.server.audited) if event["user"]["username"] == ACCOUNT]
+    ours = (await requests(cluster))[before:]
 
     assert {"PromotionSucceeded", "FreightVerificationSucceeded", "PromotionAborted", "PromotionErrored"} <= {
         event["reason"] for event in events
@@ -122,6 +135,21 @@ async def test_with_these_rights(cluster: Cluster, tmp_path: Path, logged: list[
     assert [event for event in ours if event["responseStatus"]["code"] == 403] == []
     assert [event for event in logged if event["log_level"] in {"error", "critical"}] == []
     assert {asked(event) for event in ours} == granted()
+
+
+async def test_applications_of_one_namespace(cluster: Cluster, tmp_path: Path) -> None:
+    """With rights on the Applications of that namespace alone it promotes there, and asks for no other."""
+    before = len(await requests(cluster))
+    await cluster.prepare()
+    async with deployed(cluster, tmp_path, "argocd-namespace-only", watch_argocd_namespace_only=True):
+        await cluster.promote(GOOD)
+        await cluster.pick_up()
+        await cluster.complete()
+        await cluster.refresh()
+        await cluster.wait("freight", "f1", ".status.verifiedIn.dev.verifiedAt")
+    ours = (await requests(cluster))[before:]
+
+    assert [event for event in ours if event["responseStatus"]["code"] == 403] == []
 
 
 async def test_without_one_of_them(cluster: Cluster, tmp_path: Path) -> None:
