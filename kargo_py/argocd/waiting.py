@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
+from typing import TypeGuard
 
 from kargo_py.argocd.application import REFRESH, Application, OperationState, describe, initiator
 from kargo_py.argocd.health import SETTLE, until_settled
@@ -261,21 +262,25 @@ def judge(
         return Judgement(Standing.NOT_YET, NOT_JUDGED_SINCE(app=app), left or None, refresh=not left)
     if settled > 0:
         return Judgement(Standing.NOT_YET, NOT_JUDGED_SINCE(app=app), settled, passing=True)
-    if healths and (unwell := _of_other_health(app, wanted, healths, start)):
-        return unwell
+    unwell = _of_other_health(app, wanted, healths, start) if healths else None
     if WaitFor.SYNC in wanted and app.status.sync.status != "Synced":
-        return Judgement(Standing.NOT_YET, _not_synced(app, state))
-    return Judgement(Standing.READY)
+        failed_before = _failed(state)
+        if unwell is None or (failed_before and unwell.standing is Standing.NOT_YET):
+            return Judgement(Standing.NOT_YET, _not_synced(app, state if failed_before else None))
+    return unwell or Judgement(Standing.READY)
 
 
 def _failed_since(app: Application, state: OperationState | None, start: Start) -> Judgement | None:
     """An operation that failed after the step began; one that was to change nothing does not count."""
-    if state is None or state.phase not in {"Failed", "Error"} or state.dry_run:
-        return None
-    if completed_operation(app) == start.operation:
+    if not _failed(state) or completed_operation(app) == start.operation:
         return None
     text = _cut(state.message) or state.phase
     return Judgement(Standing.FAILED, OPERATION_FAILED(app=app, initiator=initiator(state.operation), text=text))
+
+
+def _failed(state: OperationState | None) -> TypeGuard[OperationState]:
+    """Whether the last operation failed that was to change anything."""
+    return state is not None and state.phase in {"Failed", "Error"} and not state.dry_run
 
 
 def _in_operation(app: Application, state: OperationState | None) -> str | None:
@@ -300,10 +305,10 @@ def _of_other_health(
     return Judgement(Standing.NOT_YET, NOT_OF_HEALTH(app=app, health=status or _NO_STATUS, wanted=looked_for, why=why))
 
 
-def _not_synced(app: Application, state: OperationState | None) -> str:
+def _not_synced(app: Application, failed: OperationState | None) -> str:
     status = app.status.sync.status or _NO_STATUS
-    if state is not None and state.phase in {"Failed", "Error"} and not state.dry_run:
-        return NOT_SYNCED_SINCE_FAILURE(app=app, status=status, text=_cut(state.message) or state.phase)
+    if failed is not None:
+        return NOT_SYNCED_SINCE_FAILURE(app=app, status=status, text=_cut(failed.message) or failed.phase)
     return NOT_SYNCED(app=app, status=status)
 
 

@@ -24,6 +24,7 @@ from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.operation import operation_aspect
+from kargo_py.argocd.waiting import news
 from kargo_py.controllers.availability import unavailable
 from kargo_py.controllers.control_flow import is_control_flow, refusal
 from kargo_py.controllers.world import PROMOTIONS, World, awaited_in, awaits, event_annotations, event_name
@@ -204,6 +205,7 @@ class PromotionReconciler:
             .watches(world.stages, changed(is_control_flow), self._queued)
             .watches(world.promotions, _own_news(), _itself)
             .watches(world.argocd.applications, _operation_news(), self._waiting_for(lambda app: app.key))
+            .watches(world.argocd.applications, _verdict_news(), self._waiting_for_verdict)
             .watches(world.argocd.applications, _newly_chosen(), self._waiting_for_creation)
         )
         for watch in world.watches:
@@ -220,6 +222,9 @@ class PromotionReconciler:
             return [JSON.meta(promotion).key for promotion in self._world.promotions.indexed("target", key(target))]
 
         return waiting
+
+    def _waiting_for_verdict(self, _old: Application | None, new: Application | None) -> Iterable[Key]:
+        return [JSON.meta(p).key for p in self._world.promotions.indexed("waited", new.key)] if new else ()
 
     def _waiting_for_creation(self, _old: Application | None, new: Application | None) -> Iterable[Key]:
         if new is None:
@@ -596,6 +601,7 @@ def _tells(known: Sequence[Record], outcome: Waiting) -> bool:
     return any(
         (new.state.final and not old.state.final)
         or (new.free_since, new.stopping_since) != (old.free_since, old.stopping_since)
+        or (new.looked, new.seen_health) != (old.looked, old.seen_health)
         for old, new in zip(known, outcome.records, strict=True)
     )
 
@@ -652,6 +658,11 @@ def _call(stage: JsonObject | None) -> object:
 def _acknowledged_promotion(_old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
     name = _current_name(new)
     return (Key(new["metadata"]["namespace"], name),) if new is not None and name else ()
+
+
+def _verdict_news() -> Predicate[Application]:
+    """Anything that the step argocd-wait looks at; of interest only to a Promotion that is in such a step."""
+    return changed(news)
 
 
 def _newly_chosen() -> Predicate[Application]:

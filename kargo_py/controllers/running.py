@@ -36,6 +36,7 @@ from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import Stats
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
+from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT, ArgoCDWait
 from kargo_py.steps.base import StepRunner, Watch
 
 INSTANCE_UNSEEN = message(
@@ -168,13 +169,15 @@ def assemble(
             now=now,
             recorder=recorders[-1],
         )
+    elif argocd.recorder is None:
+        argocd.recorder = recorders[-1]
     world = World(
         instance=instance,
         client=client,
         argocd=argocd,
         recorder=recorders[0],
         argocd_recorder=recorders[-1],
-        steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd), **parts.steps},
+        steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd), ARGOCD_WAIT: ArgoCDWait(argocd), **parts.steps},
         checkers={ARGOCD_UPDATE: argocd, **parts.checkers},
         responsibility=options.responsibility,
         now=now,

@@ -24,7 +24,7 @@ from kargo_py.argocd.selectors import read_selector
 from kargo_py.argocd.targets import Choice
 from kargo_py.controllers.control_flow import origins_passed_on
 from kargo_py.deployers.argocd import ArgoCD
-from kargo_py.deployers.base import Awaited, HealthChecker, read_awaited
+from kargo_py.deployers.base import Awaited, HealthChecker, TargetState, read_awaited
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
 from kargo_py.kube.clock import utc_now
@@ -34,6 +34,7 @@ from kargo_py.kube.events import Event, EventRecorder, Regarding
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.writes import contains, guarded_patch, merge_diff, uninterrupted
 from kargo_py.messages import Shown, message
+from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT
 from kargo_py.steps.base import StepRunner, Watch
 
 OBJECT_UNREADABLE = message(
@@ -145,6 +146,7 @@ def project_promotion(raw: JsonObject) -> JsonObject:
     return kept
 
 
+_UNDER_WAY = frozenset({None, *(state.value for state in TargetState if not state.final)})
 _TERMINAL = frozenset(phase.value for phase in PromotionPhase if phase.terminal)
 
 
@@ -187,6 +189,17 @@ def awaits(awaited: Awaited, app: Application) -> bool:
         # Somebody edited it. The Promotion finds out itself what it waits for, at the latest when it looks again.
         return True
     return choice.fits(app)
+
+
+def waited_of(promotion: JsonObject) -> Iterable[Key]:
+    """Index: the Applications that a running Promotion only waits for, as long as it does."""
+    return {
+        Key(space, name)
+        for record in _recorded(promotion)
+        if record.get("kind") == ARGOCD_WAIT and record.get("state") in _UNDER_WAY
+        for space, name in [(record.get("namespace"), record.get("name"))]
+        if isinstance(space, str) and isinstance(name, str)
+    }
 
 
 def attempts_of(promotion: JsonObject | None) -> set[tuple[Key, str]]:
@@ -299,7 +312,7 @@ class World:
     freight_models: Models[Freight] = field(init=False)
 
     def __post_init__(self) -> None:
-        indexes = {"stage": stage_of, "target": targets_of, "awaited": awaited_of}
+        indexes = {"stage": stage_of, "target": targets_of, "waited": waited_of, "awaited": awaited_of}
         left = {f"checked:{uses}": left_behind(checker, uses) for uses, checker in self.checkers.items()}
         self.promotions = Cache(
             self.client, PROMOTIONS, codec=JSON, projection=project_promotion, indexes={**indexes, **left}

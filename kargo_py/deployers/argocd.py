@@ -41,6 +41,7 @@ from kargo_py.argocd.sources import SourceEdit, reverse_edit
 from kargo_py.argocd.start import Initiator, revert_patch, start_patch
 from kargo_py.argocd.stop import Patch, nudge_patch, refresh_patch, terminate_patch
 from kargo_py.argocd.targets import labels_of
+from kargo_py.argocd.waiting import look_patch
 from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, unauthorized
 from kargo_py.deployers.argocd_events import started_event
 from kargo_py.deployers.argocd_health import Checks
@@ -115,7 +116,7 @@ class ArgoCD:
     ) -> None:
         self._client = client
         self._now = now
-        self._recorder = recorder
+        self.recorder = recorder
         self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
         self.applications: Cache[Application] = Cache(
@@ -337,11 +338,11 @@ class ArgoCD:
         """Once it can be seen, put the Event of the start on the Application if that is asked for."""
         attempt = self.attempt(record.key, record.stamp)
         app = self.applications.get(record.key)
-        if self._recorder is None or not request.event or attempt.told or app is None:
+        if self.recorder is None or not request.event or attempt.told or app is None:
             return
         if record.attempt and (attempt.latched is not None or operation_of(app, record.stamp) is not None):
             attempt.told = True
-            self._recorder.record(started_event(app, record))
+            self.recorder.record(started_event(app, record))
 
     async def _terminate(self, app: Application, mark: str) -> None:
         """Ask for the end once; that it was accepted proves nothing, so an unknown outcome does not matter either."""
@@ -435,6 +436,16 @@ class ArgoCD:
             present=may_have_begun(self.applications.get(record.key), record, self.attempt(record.key, record.stamp)),
             issued=issued,
         )
+
+    # -- only looking -------------------------------------------------------------------------------------------------
+
+    async def ask_to_look(self, app: Application) -> None:
+        """Have Argo CD look at *app*, if that is still as it was seen here. Raises KubeError."""
+        await self._patch(app.key, look_patch(app))
+
+    def unchanged_for(self, key: Key) -> float:
+        """Seconds, by our own clock, for which what Argo CD shows of an Application has stood."""
+        return self._checks.unchanged_for(key)
 
     # -- health ---------------------------------------------------------------------------------------------------
 

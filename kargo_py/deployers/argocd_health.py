@@ -112,9 +112,13 @@ class Checks:
         return found, faults
 
     def _assess(self, key: Key, check: _Check) -> Verdict:
+        app, unchanged = self._applications.get(key), self.unchanged_for(key)
+        return assess_application(app, key, check.desired, unchanged, check.promoted)
+
+    def unchanged_for(self, key: Key) -> float:
+        """Seconds for which what a verdict on the Application rests on has stood."""
         now = asyncio.get_running_loop().time()
-        unchanged = now - self._unchanged_since.get(key, now)
-        return assess_application(self._applications.get(key), key, check.desired, unchanged, check.promoted)
+        return now - self._unchanged_since.get(key, now)
 
 
 def check_config(records: Sequence[Record]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from kargo_py.argocd.application import Application, JsonObject, OperationState,
 from kargo_py.argocd.operation import Decision, Verb, Waiting, may_have_moved, state_identity
 from kargo_py.argocd.options import EVERYTHING
 from kargo_py.argocd.sources import SourceEdit
+from kargo_py.argocd.waiting import Asked
 from kargo_py.deployers.argocd_admission import owner_of
 from kargo_py.deployers.base import Before, Record, TargetState
 
@@ -26,6 +27,21 @@ _STATES = {
     Verb.REFUSED: TargetState.REFUSED,
     Verb.NOT_STARTED: TargetState.NOT_STARTED,
 }
+
+
+@dataclass(slots=True)
+class Watched:
+    """What this process has seen of an Application that is waited for only; times are of the loop's clock.
+
+    ``since``: since when it is waited for. ``standing``: since when ``reconciled_at`` is what it is. ``asked``: when
+    Argo CD was last asked to look at it. ``refused``: why it could not be asked the last time, "" if it could.
+    """
+
+    since: float
+    standing: float
+    reconciled_at: str | None
+    asked: Asked | None = None
+    refused: str = ""
 
 
 @dataclass(slots=True)
@@ -47,6 +63,7 @@ class Attempt:
     nudges: int = 0
     terminated_at: float | None = None
     told: bool = False
+    watched: Watched | None = None
     held: bool = False
     free_since: str | None = None
     repeat_at: float | None = None

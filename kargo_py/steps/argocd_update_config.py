@@ -63,7 +63,7 @@ class KustomizeImageConfig(Config):
     repo_url: NonEmpty
     """The image, without tag."""
     tag: str = ""
-    """Written as `repoURL:tag`. Exactly one of `tag` and `digest` is given."""
+    """Written as `repoURL:tag`; exactly one of `tag` and `digest`."""
     digest: str = ""
     """Written as `repoURL@digest`."""
     new_name: str = ""
@@ -80,7 +80,7 @@ class KustomizeConfig(Config):
     """Edits of a source's Kustomize options."""
 
     images: Annotated[Sequence[KustomizeImageConfig], Field(min_length=1)] = ()
-    """Replace the source's `kustomize.images`, in this order."""
+    """Replaces the source's `kustomize.images`, in this order."""
 
 
 class HelmImageConfig(Config):
@@ -89,14 +89,14 @@ class HelmImageConfig(Config):
     key: NonEmpty
     """Name of the parameter."""
     value: str
-    """Its value; may be empty."""
+    """Its value; may be `""`."""
 
 
 class HelmConfig(Config):
     """Edits of a source's Helm options."""
 
     images: Annotated[Sequence[HelmImageConfig], Field(min_length=1)]
-    """Parameters to set in the source's `helm.parameters`."""
+    """Sets parameters in the source's `helm.parameters`."""
 
 
 class SourceConfig(Config):
@@ -109,7 +109,7 @@ class SourceConfig(Config):
     desired_revision: str = ""
     """The revision that must have been applied for the step to succeed."""
     update_target_revision: bool = False
-    """Whether to write `desiredRevision`, which must be given, into the source's `targetRevision`."""
+    """Write `desiredRevision`, which it needs, into the source's `targetRevision`."""
     kustomize: KustomizeConfig | None = None
     """Edits of the source's Kustomize options."""
     helm: HelmConfig | None = None
@@ -144,38 +144,38 @@ class ResourceConfig(Config):
     """A resource of a partial sync; no namespace: in any."""
 
     group: str = ""
-    """API group of the resource; empty for the core group."""
+    """API group of the resource; not given, or `""`, for the core group."""
     kind: NonEmpty
     """Kind of the resource."""
     name: NonEmpty
     """Name of the resource."""
     namespace: str = ""
-    """Namespace of the resource; without it in any."""
+    """Namespace of the resource; any, if not given."""
 
 
 class AppConfig(AppChoice):
     """One Application, or all that a selector matches."""
 
     sources: Sequence[SourceConfig] = ()
-    """What to do with its sources; without it the Application is only synced."""
+    """What to do with the sources of the Application; without it the Application is only synced."""
     accept_newer: bool | None = None
-    """Whether a revision will do, too, that the Application's history shows to be later than the desired one, of the
-    same source. It will not unless an entry says so."""
+    """Also accept a revision that the Application's history shows to be later than the desired one, of the same source.
+    From here on all fields are additions of kargo-py."""
     prune: bool | None = None
-    """Whether to delete what the Application has and the source has not. Not unless an entry says so."""
+    """Delete what the Application has and the source has not."""
     dry_run: bool = False
     """Try the sync without carrying it out."""
     resources: Annotated[Sequence[ResourceConfig], Field(min_length=1)] = ()
-    """Sync only these; without it all."""
+    """Sync only these resources."""
     revision: str = ""
-    """What to sync to, for an Application with one source; without it what the source says."""
+    """What to sync to, in the place of the source's `targetRevision`; for an Application with one source."""
     revisions: Annotated[Sequence[str], Field(min_length=1)] = ()
     """The same for several sources: one entry for each, in the order of `spec.sources`; `""` is the source's own."""
     health_check: bool | None = None
-    """Whether the Stage judges the Application from then on. It does unless an entry says otherwise."""
+    """Whether the Stage judges the Application from then on; it does if not given."""
     operation_started_event: bool | None = None
-    """Whether to put an Event `OperationStarted` on the Application, as Kargo always does; needs `create` on events in
-    its namespace. Not unless an entry says so."""
+    """Put an Event `OperationStarted` on the Application, as Kargo always does; needs `create` on events in its
+    namespace."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -197,12 +197,12 @@ class ArgoCDUpdateConfig(Config):
     apps: Annotated[Sequence[AppConfig], Field(min_length=1)]
     """The Applications."""
     on_abort: Literal["keep", "revert"] = "keep"
-    """Whether an abort puts back the spec fields that the step changed, where they are still as it left them; either
-    way the record names them."""
+    """Whether an abort puts back the spec fields that the step changed, where they are still as it left them. Like the
+    next two an addition of kargo-py."""
     on_timeout: Literal["detach", "terminate"] = "detach"
-    """Whether a step that has had its time leaves the syncs to run, or ends them first."""
+    """Whether a step that has had its time leaves the syncs to run or ends them first."""
     on_partial_failure: Literal["wait", "terminate"] = "wait"
-    """What becomes of the other Applications when one fails: they go on to their ends, or are ended, too."""
+    """Whether, once one Application has failed for good, the others run to their end or are ended."""
 
 
 class Wishes:

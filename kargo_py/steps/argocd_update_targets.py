@@ -144,12 +144,13 @@ def _incomplete(wishes: Wishes, missing: Sequence[int], context: StepContext) ->
         choice, until = wishes.choices[index], Time.of(context.started_at + wishes.patience(index))
         selector = choice.selector.wire() if choice.selector is not None else None
         awaited.append(Awaited(context.alias, choice.namespace, choice.name, selector))
-        said.append(WAITS_FOR_CREATION(what=_described(choice), time=until))
+        said.append(WAITS_FOR_CREATION(what=described(choice), time=until))
     left = min(_time_left(wishes, index, context) for index in missing)
     return Incomplete(awaited, first_few(said), left)
 
 
-def _described(choice: Choice) -> str:
+def described(choice: Choice) -> str:
+    """What *choice* is about, as a thing that is not there yet."""
     if choice.selector is None:
         return describe(Key(choice.namespace, choice.name))
     return SUCH_AN_APPLICATION(selector=choice.selector, namespace=choice.namespace)

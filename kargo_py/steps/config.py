@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from kargo_py.api.types import JsonObject, PlainDuration, wire_name
-from kargo_py.argocd.selectors import Selector, read_selector
+from kargo_py.api.types import PlainDuration, wire_name
+from kargo_py.argocd.selectors import Operator, Selector, read_selector
 from kargo_py.argocd.targets import Choice
 from kargo_py.messages import Shown, message
 
@@ -36,52 +36,41 @@ class Config(BaseModel):
 NonEmpty = Annotated[str, Field(min_length=1)]
 
 
+class LabelExpression(Config):
+    """One requirement of a selector."""
+
+    key: NonEmpty
+    """Key of a label."""
+    operator: Operator
+    """`In` and `NotIn` need values, `Exists` and `DoesNotExist` take none."""
+    values: Sequence[str] = ()
+    """Values of that label."""
+
+
+class LabelSelector(Config):
+    """The form of a selector, for the reference; :func:`~kargo_py.argocd.selectors.read_selector` checks it."""
+
+    match_labels: Mapping[str, str] | None = None
+    """Labels with their values; at least one of these two fields must say something."""
+    match_expressions: Sequence[LabelExpression] = ()
+    """Requirements about labels."""
+
+
 def _selector(value: Any) -> Selector | None:
     return None if value is None else read_selector(value)
-
-
-_TEXTS = {"type": "array", "items": {"type": "string"}}
-_SELECTOR_SCHEMA: JsonObject = {
-    "type": "object",
-    "properties": {
-        "matchLabels": {
-            "type": "object",
-            "additionalProperties": {"type": "string"},
-            "description": "Labels that must be there with these values.",
-        },
-        "matchExpressions": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["key", "operator"],
-                "properties": {
-                    "key": {"type": "string", "description": "Key of the label."},
-                    "operator": {
-                        "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
-                        "type": "string",
-                        "description": "What must be true of it.",
-                    },
-                    "values": {**_TEXTS, "description": "For `In` and `NotIn`, and only for these: at least one."},
-                },
-            },
-            "description": "Conditions on labels.",
-        },
-    },
-}
-"""The form of a selector; :func:`read_selector` checks it."""
 
 
 class AppChoice(Config):
     """Which Applications an entry is about: one by name, or all with certain labels."""
 
     name: str = ""
-    """Name of the Application. Exactly one of `name` and `selector` is given."""
-    selector: Annotated[Selector | None, PlainValidator(_selector), WithJsonSchema(_SELECTOR_SCHEMA)] = None
-    """Chooses Applications by their labels, as everywhere in Kubernetes: all conditions must hold."""
+    """The Application, by name; exactly one of `name` and `selector`."""
+    selector: Annotated[Selector | None, PlainValidator(_selector, json_schema_input_type=LabelSelector)] = None
+    """The Applications, by label: all requirements must hold."""
     namespace: str = ""
-    """Namespace of the Application; without it that of `--argocd-namespace`, which is `argocd` by default."""
+    """Namespace of the Applications; that of `--argocd-namespace` if not given."""
     wait_for_creation: PlainDuration | None = None
-    """How long to wait until there is such an Application, from the beginning of the step; else its absence ends it."""
+    """How long to wait until there is such an Application, like `5m`. An addition of kargo-py."""
 
     @model_validator(mode="after")
     def _one_choice(self) -> Self:

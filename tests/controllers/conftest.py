@@ -226,7 +226,18 @@ class Cluster:
             },
         )
 
-    async def refresh(self, stage: str = "dev", health: str = "Healthy") -> None:
+    async def refreshing(self, stage: str = "dev") -> None:
+        """Wait until somebody asks Argo CD to look."""
+        await self.kubectl(
+            "--namespace=argocd",
+            "wait",
+            "applications.argoproj.io",
+            self.app_name(stage),
+            "--for=jsonpath={.metadata.annotations.argocd\\.argoproj\\.io/refresh}",
+            "--timeout=40s",
+        )
+
+    async def refresh(self, stage: str = "dev", health: str = "Healthy", second: int = 7) -> None:
         """Argo CD compares the Application with its spec."""
         spec = (await self.app(stage))["spec"]
         await self.argo(
@@ -234,7 +245,7 @@ class Cluster:
             {
                 "metadata": {"annotations": {"argocd.argoproj.io/refresh": None}},
                 "status": {
-                    "reconciledAt": "2026-11-30T12:00:07Z",
+                    "reconciledAt": f"2026-11-30T12:00:{second:02}Z",
                     "health": {"status": health},
                     "sync": {
                         "status": "Synced",

@@ -335,3 +335,48 @@ async def test_forgotten_history(cluster: Cluster, logged: list[Any]) -> None:
         await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
 
     assert "version is too old, listing again" in [event["event"] for event in logged]
+
+
+async def test_a_wait_after_an_update(cluster: Cluster) -> None:
+    """The wait asks Argo CD to look once the sync has ended, and judges what it shows then; also over a restart."""
+    app = cluster.app_name("dev")
+    steps = [
+        *cluster.promotion(NAME)["spec"]["steps"],
+        {"uses": "argocd-wait", "as": "settled", "config": {"apps": [{"name": app}]}},
+    ]
+    await cluster.prepare()
+    async with cluster.controllers():
+        await cluster.create(cluster.promotion(NAME) | {"spec": {"stage": "dev", "freight": "f1", "steps": steps}})
+        await cluster.pick_up()
+        await cluster.complete()
+        await cluster.wait("promotion", NAME, ".status.currentStep", "1")
+        await cluster.refresh(health="Healthy")
+        await cluster.refreshing()
+        waiting = await cluster.get("promotion", NAME)
+        await cluster.refresh(health="Progressing", second=9)
+        await cluster.wait("promotion", NAME, ".status.stepExecutionMetadata[1].message")
+    told = await cluster.get("promotion", NAME)
+    async with cluster.controllers():
+        await cluster.argo("dev", {"status": {"health": {"status": "Healthy"}}})
+        await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
+    ended = await cluster.get("promotion", NAME)
+
+    assert waiting["status"]["state"][STATE_KEY][1]["kind"] == "argocd-wait"
+    assert "health is Progressing, waiting for Healthy" in told["status"]["stepExecutionMetadata"][1]["message"]
+    assert ended["status"]["state"]["settled"]["healthStatus"] == {f"argocd/{app}": "Healthy"}
+    assert [check["uses"] for check in ended["status"]["healthChecks"]] == ["argocd-update"]
+    assert "refresh" not in str((await cluster.app())["metadata"]["annotations"])
+
+
+async def test_a_wait_that_is_in_vain(cluster: Cluster) -> None:
+    """Health that regresses ends it at once."""
+    await cluster.prepare()
+    config = {"apps": [{"name": cluster.app_name("dev"), "waitFor": ["health"]}]}
+    async with cluster.controllers():
+        await cluster.promote(NAME, uses="argocd-wait", config=config)
+        await cluster.refreshing()
+        await cluster.refresh(health="Degraded")
+        await cluster.wait("promotion", NAME, ".status.phase", "Failed")
+    ended = await cluster.get("promotion", NAME)
+
+    assert "health has regressed from Healthy to Degraded" in ended["status"]["message"]

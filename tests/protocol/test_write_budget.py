@@ -114,7 +114,7 @@ def told() -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("case", CASES)
 async def test_what_the_page_says(case: str) -> None:
-    """Each case costs as much as the page says, on a Stage to which something was promoted before, but for the first."""
+    """Each case costs what the page says, on a Stage to which something was promoted before, but for the first."""
     async with universe() as (world, argo), world.process() as process:
         desk = Desk(world, argo)
         if case != FIRST:

@@ -33,6 +33,7 @@ from kargo_py.local.apiserver.store import Event, object_key
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD
 from kargo_py.local.argocd.timing import Timing, Version
 from kargo_py.steps.argocd_update import USES, ArgoCDUpdate
+from kargo_py.steps.argocd_wait import USES as WAIT, ArgoCDWait
 from tests.in_process import api_server, create_namespaces
 
 JsonObject = dict[str, Any]
@@ -127,6 +128,7 @@ class Process:
     tasks: list[asyncio.Task[None]]
     argocd: ArgoCD
     world: World
+    promotions: Controller[Key]
 
     async def kill(self) -> None:
         """End it as SIGKILL does: nothing that it had begun goes on, nothing is tidied."""
@@ -185,7 +187,7 @@ class Universe:
             client=line,
             argocd=argocd,
             recorder=recorder,
-            steps={USES: ArgoCDUpdate(argocd)},
+            steps={USES: ArgoCDUpdate(argocd), WAIT: ArgoCDWait(argocd)},
             checkers={USES: argocd},
             now=self.now,
         )
@@ -200,7 +202,7 @@ class Universe:
         ]
         tasks += [asyncio.create_task(controller.run()) for controller in controllers]
         tasks.append(asyncio.create_task(recorder.run()))
-        running = Process(line, tasks, argocd, world)
+        running = Process(line, tasks, argocd, world, controllers[0])
         try:
             yield running
         finally:
@@ -249,6 +251,10 @@ class Universe:
     async def _create(self, resource: Resource, name: str, **parts: Any) -> None:
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **parts}
         await self.user.create(resource, PROJECT, encode(body), codec=JSON)
+
+    async def run(self, *steps: JsonObject, name: str = "p1") -> None:
+        """Create a Promotion of these steps."""
+        await self._create(PROMOTIONS, name, spec={"stage": "dev", "freight": "f1", "steps": list(steps)})
 
     async def promote(self, name: str = "p1", *, retry: JsonObject | None = None, **config: Any) -> None:
         """Create a Promotion; *config* stands beside ``apps``."""
