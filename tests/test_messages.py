@@ -162,14 +162,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.kube.rest": {'in "{}"': "names a request", "it ended in the middle of an event": "part of a text"},
     "kargo_py.kube.transport": {"{} of the {}": "a name: CREDENTIALS on the page", "Basic {}": "a header"},
     "kargo_py.steps.base": {"; and {} more": "the end of a list"},
-    "kargo_py.steps.config": {
-        "Value error, ": "pydantic's words",
-        "Labels that must be there with these values.": "a description of a field",
-        "Conditions on labels.": "a description of a field",
-        "Key of the label.": "a description of a field",
-        "What must be true of it.": "a description of a field",
-        "For `In` and `NotIn`, and only for these: at least one.": "a description of a field",
-    },
+    "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
 }
 PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "steps")
 """Those that talk to users.
