@@ -162,7 +162,8 @@ class StageReconciler:
         if status.wire() != stage.status.wire():
             await world.write_status(world.stages, raw, status.wire())
             stage = stage.replace(status=status)
-        await self._keep_metadata(stage, None)
+        if not await self._keep_metadata(stage, None):
+            return None
         await agree(world, stage)
         since = now - RETELL if self._is_new(stage) else None
         again = await pass_on(world, stage, since)
@@ -182,7 +183,8 @@ class StageReconciler:
             await world.write_status(world.stages, raw, next_.status.wire())
             _tell_log(stage, next_)
             stage = stage.replace(status=next_.status)
-        await self._keep_metadata(stage, checks(stage.status))
+        if not await self._keep_metadata(stage, checks(stage.status)):
+            return None
         await agree(world, stage)
         if (verified := self._to_tell(stage, next_)) is not None:
             tell_verified(world, stage, verified)
@@ -255,21 +257,29 @@ class StageReconciler:
 
     # -- metadata and Events --------------------------------------------------------------------------------------
 
-    async def _keep_metadata(self, stage: Stage, held: Sequence[HealthCheckStep] | None) -> None:
-        """Write the finalizer once it is needed, and the Applications behind the Stage when they change."""
+    async def _keep_metadata(self, stage: Stage, held: Sequence[HealthCheckStep] | None) -> bool:
+        """Write the finalizer once it is needed, and the Applications behind the Stage when they change.
+
+        Returns False if the Stage is gone: then no Freight must be told of it any more.
+        """
         world = self._world
         key = Key(stage.namespace, stage.name)
         raw = world.stages.get(key)
-        if raw is None or stage.metadata.deletion_timestamp is not None:
-            return
+        if raw is None:
+            return False
+        meta = ObjectMeta.model_validate(raw["metadata"])
+        if meta.deletion_timestamp is not None:
+            return FINALIZER in meta.finalizers
         applications = [app for uses, configs in _by_kind(held or ()).items() for app in self._checked(uses, configs)]
-        needed = bool(stage.status.freight_history) or bool(world.freights.indexed("mentions", key))
-        needed = needed or stage.is_control_flow
-        patch = metadata_patch(
-            ObjectMeta.model_validate(raw["metadata"]), argocd_context(applications), finalizer=needed
-        )
-        if patch:
+        says = stage.is_control_flow or stage.status.freight_history or world.freights.indexed("mentions", key)
+        patch = metadata_patch(meta, argocd_context(applications), finalizer=bool(says))
+        if not patch:
+            return True
+        try:
             await world.write_metadata(world.stages, raw, patch)
+        except NotFound:
+            return await world.stages.read_live(key) is not None
+        return True
 
     def _checked(self, uses: str, configs: Sequence[JsonObject]) -> Iterable[Key]:
         checker = self._world.checkers.get(uses)

@@ -58,6 +58,12 @@ def is_ready(world: Universe, name: str = "dev") -> bool:
     return condition(stage(world, name), "Ready")[0] == "True"
 
 
+async def until_ready(world: Universe) -> None:
+    """Wait until the Stage is ready, and what is written after that is, too."""
+    await world.until(lambda: is_ready(world))
+    await asyncio.sleep(1)
+
+
 async def patch(world: Universe, resource: Resource, key: Key, body: JsonObject, subresource: str = "") -> None:
     await world.user.patch(resource, key, encode(body), codec=JSON, subresource=subresource)
 
@@ -77,9 +83,9 @@ async def create_freight(world: Universe, name: str, warehouse: str = "wh", sha:
     await world._create(FREIGHTS, name, origin=origin, commits=[{"repoURL": REPO, "id": sha}])
 
 
-async def promote(world: Universe, name: str, to: str = "dev", what: str = "f1", **app: Any) -> None:
+async def promote(world: Universe, name: str, to: str = "dev", what: str = "f1", app: str = APP.name) -> None:
     source = {"repoURL": REPO, "desiredRevision": SHA, "updateTargetRevision": True}
-    step = {"uses": USES, "as": "sync", "config": {"apps": [{"name": APP.name, "sources": [source], **app}]}}
+    step = {"uses": USES, "as": "sync", "config": {"apps": [{"name": app, "sources": [source]}]}}
     await world._create(PROMOTIONS, name, spec={"stage": to, "freight": what, "steps": [step]})
 
 
@@ -98,8 +104,10 @@ def writes(line: Line, since: int = 0) -> Counter[str]:
 async def test_the_writes_of_a_promotion() -> None:
     """Two Stage writes, two of the Promotion, the start, the Freight; the first in a Stage one more, for metadata."""
     async with universe() as (world, _), world.process() as process:
+        await asyncio.sleep(5)
+        created = len(process.line.writes)
         await world.promote("p1")
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         first = len(process.line.writes)
         await asyncio.sleep(120)
         assert len(process.line.writes) == first
@@ -110,7 +118,8 @@ async def test_the_writes_of_a_promotion() -> None:
         second = writes(process.line, first)
 
     one = {"stages/status": 2, "promotions/status": 2, "applications": 1}
-    assert writes(process.line) - second == Counter({**one, "stages": 1, "freights/status": 1})
+    assert created == 1
+    assert writes(process.line, created) - second == Counter({**one, "stages": 1, "freights/status": 1})
     assert second == Counter({**one, "freights/status": 2})
 
 
@@ -160,7 +169,7 @@ async def test_deletion_tidies_up() -> None:
     """Freight forgets the Stage, and nothing that it says about others."""
     async with universe() as (world, _), world.process():
         await world.promote()
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         more = {"verifiedIn": {"qa": {}}, "approvedFor": {"dev": {}, "qa": {}}}
         await patch(world, FREIGHTS, Key(PROJECT, "f1"), {"status": more}, "status")
         await world.user.delete(STAGES, DEV)
@@ -173,7 +182,7 @@ async def test_deletion_waits_for_what_runs() -> None:
     """The running Promotion comes to its end, the queued one is not begun, and then the Stage is gone."""
     async with universe() as (world, argo), world.process():
         await world.promote("p0")
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         argo.application(APP.name).next_sync(hang=True)
         await world.promote("p1")
         await world.until(lambda: world.phase() == "Running")
@@ -195,7 +204,7 @@ async def test_deletion_while_nobody_runs() -> None:
     async with universe() as (world, _):
         async with world.process():
             await world.promote()
-            await world.until(lambda: is_ready(world))
+            await until_ready(world)
         await world.user.delete(STAGES, DEV)
         await asyncio.sleep(10)
         assert is_there(world, STAGES, DEV)
@@ -210,7 +219,7 @@ async def test_a_finalizer_taken_off_by_hand_blocks_nothing() -> None:
     async with universe() as (world, _):
         async with world.process():
             await world.promote()
-            await world.until(lambda: is_ready(world))
+            await until_ready(world)
         await patch(world, STAGES, DEV, {"metadata": {"finalizers": None}})
         await world.user.delete(STAGES, DEV)
         async with world.process():
@@ -225,7 +234,7 @@ async def test_somebody_elses_finalizer() -> None:
     """Ours goes, theirs stays, and nothing is done any more to the Stage."""
     async with universe() as (world, _), world.process() as process:
         await world.promote()
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         await patch(world, STAGES, DEV, {"metadata": {"finalizers": [OURS, "example.com/theirs"]}})
         await world.user.delete(STAGES, DEV)
         await world.until(lambda: stage(world)["metadata"].get("finalizers") == ["example.com/theirs"])
@@ -273,7 +282,7 @@ async def test_a_soak_that_ends_by_itself() -> None:
     async with universe() as (world, _), world.process():
         await create_stage(world, "gate", steps=False, stages=["dev"], requiredSoakTime="3h")
         await world.promote()
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         since = asyncio.get_running_loop().time()
         await world.until(lambda: "gate" in said(world).get("verifiedIn", ()), seconds=20_000)
         took = asyncio.get_running_loop().time() - since
@@ -332,7 +341,7 @@ async def test_woken_without_the_annotation() -> None:
     """A Stage hears of the Applications that it checks, whatever they say of it."""
     async with universe() as (world, argo), world.process():
         await world.promote()
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         await world.write({"metadata": {"annotations": {"kargo.akuity.io/authorized-stage": None}}})
         await argo.stop()
         await world.write({"status": {"health": {"status": "Degraded", "message": "it broke"}}})
@@ -347,7 +356,7 @@ async def test_checks_of_the_last_success_stay(how: str) -> None:
     """A Promotion that did not succeed does not end the judging of what is there."""
     async with universe() as (world, argo), world.process():
         await world.promote("p1")
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         if how == "Failed":
             argo.application(APP.name).next_sync(fail="no")
         await promote(world, "p2", what="f1" if how != "Errored" else "absent")
@@ -355,6 +364,7 @@ async def test_checks_of_the_last_success_stay(how: str) -> None:
             await world.abort("p2")
         assert await world.ended("p2") == how
         await world.until(lambda: stage(world)["status"]["lastPromotion"]["name"] == "p2")
+        await asyncio.sleep(5)
         await argo.stop()
         await world.write({"status": {"health": {"status": "Degraded"}}})
         await world.until(lambda: condition(stage(world), "Healthy") == ("False", "Unhealthy"))
@@ -367,13 +377,23 @@ async def test_a_failed_sync_by_somebody_else() -> None:
     """Argo CD goes on to call the Application healthy; the Stage does not, until a sync has mended it."""
     async with universe() as (world, argo), world.process():
         await world.promote()
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         argo.application(APP.name).next_sync(fail="hook said no")
-        await world.write({"operation": {"initiatedBy": {"username": "alice"}, "sync": {"revision": OTHER}}})
+        await world.write(
+            {
+                "spec": {"source": {"targetRevision": OTHER}},
+                "operation": {"initiatedBy": {"username": "alice"}, "sync": {"revision": OTHER}},
+            }
+        )
         await world.until(lambda: condition(stage(world), "Healthy") == ("False", "Unhealthy"))
         issues = stage(world)["status"]["health"]["issues"]
-        await world.write({"operation": {"initiatedBy": {"username": "alice"}, "sync": {"revision": SHA}}})
-        await world.until(lambda: is_ready(world))
+        await world.write(
+            {
+                "spec": {"source": {"targetRevision": SHA}},
+                "operation": {"initiatedBy": {"username": "alice"}, "sync": {"revision": SHA}},
+            }
+        )
+        await until_ready(world)
 
     assert "the last sync failed" in issues[0]
 
@@ -383,7 +403,7 @@ async def test_one_refresh_for_an_argocd_that_does_not_look() -> None:
     async with universe() as (world, argo), world.process() as process:
         await world.create_application("unrelated")
         await world.promote()
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         await argo.stop()
         before = len(process.line.writes)
         for name in (APP.name, "unrelated"):
@@ -413,7 +433,7 @@ async def test_several_origins_survive_an_abort() -> None:
         await promote(world, "p2", what="g1")
         assert await world.ended("p2") == "Succeeded"
         argo.application(APP.name).next_sync(hang=True)
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         await promote(world, "p3", what="g2")
         await promote(world, "p4", what="f1")
         await world.until(lambda: world.phase("p3") == "Running")
@@ -422,7 +442,7 @@ async def test_several_origins_survive_an_abort() -> None:
         assert await world.ended("p4") == await world.ended("p3") == "Aborted"
         await promote(world, "p5", what="g2")
         assert await world.ended("p5") == "Succeeded"
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
 
     items = stage(world)["status"]["freightHistory"][0]["items"]
     assert {origin: item["name"] for origin, item in items.items()} == {"Warehouse/wh": "f1", "Warehouse/v": "g2"}
@@ -451,7 +471,7 @@ async def test_a_thousand_queued(monkeypatch: pytest.MonkeyPatch) -> None:
         await world.create_application("b")
         await patch(world, APPLICATIONS, Key("argocd", "b"), {"metadata": {"annotations": {
             "kargo.akuity.io/authorized-stage": f"{PROJECT}:qa"}}})  # fmt: skip
-        await promote(world, "beside", to="qa", name="b")
+        await promote(world, "beside", to="qa", app="b")
         began = asyncio.get_running_loop().time()
         assert await world.ended("beside") == "Succeeded"
         assert asyncio.get_running_loop().time() - began < 10
@@ -470,7 +490,7 @@ async def test_freight_that_is_gone() -> None:
     """A history that names Freight which somebody deleted stops nobody; Freight that comes back is told again."""
     async with universe() as (world, _), world.process():
         await world.promote("p1")
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         await world.user.delete(FREIGHTS, Key(PROJECT, "f1"))
         await create_freight(world, "f2")
         await promote(world, "p2", what="f2")
@@ -490,7 +510,7 @@ async def test_freight_that_names_stages_that_are_not_there() -> None:
         await patch(world, FREIGHTS, Key(PROJECT, "f1"), {"status": nowhere}, "status")
         async with world.process():
             await world.promote()
-            await world.until(lambda: is_ready(world))
+            await until_ready(world)
 
     assert said(world) == {
         "currentlyIn": ["dev", "nowhere"], "verifiedIn": ["dev", "nowhere"], "approvedFor": ["nowhere"]
@@ -513,7 +533,7 @@ async def test_annotations_of_every_shape(annotations: JsonObject) -> None:
     async with universe() as (world, _), world.process() as process:
         await patch(world, STAGES, DEV, {"metadata": {"annotations": annotations}})
         await world.promote()
-        await world.until(lambda: is_ready(world))
+        await until_ready(world)
         await asyncio.sleep(5)
         before = len(process.line.writes)
         await asyncio.sleep(120)
@@ -556,7 +576,7 @@ async def live(world: Universe, line: tuple[int, str] | None) -> tuple[JsonObjec
     if line is not None:
         async with world.process() as process:
             process.line.last_write = line
-            await world.until(lambda: process.line.dead)
+            await process.line.died.wait()
             await process.kill()
     async with world.process() as process:
         await world.until(lambda: said(world, "f2") == {"currentlyIn": ["dev"], "verifiedIn": ["dev"]})

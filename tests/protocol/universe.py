@@ -58,6 +58,7 @@ class Line:
         self.writes: list[tuple[str, Key, Any]] = []
         self.last_write: tuple[int, str] | None = None
         self.refuse: set[Key] = set()
+        self.died = asyncio.Event()
 
     async def _alive(self) -> None:
         await asyncio.sleep(self._delay)
@@ -105,8 +106,7 @@ class Line:
         answer = await self._server.patch(resource, key, body, codec=codec, **options)
         if resource == APPLICATIONS:
             self.patches.append((key, json.loads(body)))
-        if self.last_write == (len(self.writes), "after"):
-            self.dead = True
+        self._end_with("after")
         await self._alive()
         return answer
 
@@ -115,9 +115,13 @@ class Line:
         if key in self.refuse:
             raise Forbidden(403, "Forbidden", "no")
         self.writes.append((where, key, json.loads(body)))
-        if self.last_write == (len(self.writes), "before"):
-            self.dead = True
+        self._end_with("before")
         await self._alive()
+
+    def _end_with(self, when: str) -> None:
+        if self.last_write == (len(self.writes), when):
+            self.dead = True
+            self.died.set()
 
 
 @dataclass
