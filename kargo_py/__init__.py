@@ -5,10 +5,7 @@ are first asked for, so that ``import kargo_py`` costs nothing. Everything else 
 ``from kargo_py.api.promotion import Promotion``.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as typing has it, which takes longer to import than all else here
 
 if TYPE_CHECKING:
     from kargo_py.controllers.embedding import Controllers, PromotionController, Shared, StageController
@@ -45,13 +42,16 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # else type checkers would take every name for one that is there
 
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415 - the rest costs nothing until here
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_HOMES})
