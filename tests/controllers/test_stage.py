@@ -576,7 +576,8 @@ async def live(world: Universe, line: tuple[int, str] | None) -> tuple[JsonObjec
     if line is not None:
         async with world.process() as process:
             process.line.last_write = line
-            await process.line.died.wait()
+            async with asyncio.timeout(1000):
+                await process.line.died.wait()
             await process.kill()
     async with world.process() as process:
         await world.until(lambda: said(world, "f2") == {"currentlyIn": ["dev"], "verifiedIn": ["dev"]})

@@ -100,26 +100,28 @@ class Line:
         await self._alive()
         if resource == APPLICATIONS and (error := self.fault(key, json.loads(body))) is not None:
             raise error
-        await self._count(
+        number = await self._count(
             f"{resource.plural}/{options['subresource']}" if options.get("subresource") else resource.plural, key, body
         )
         answer = await self._server.patch(resource, key, body, codec=codec, **options)
         if resource == APPLICATIONS:
             self.patches.append((key, json.loads(body)))
-        self._end_with("after")
+        self._end_with(number, "after")
         await self._alive()
         return answer
 
-    async def _count(self, where: str, key: Key, body: bytes) -> None:
+    async def _count(self, where: str, key: Key, body: bytes) -> int:
         """Note a patch; that which ``last_write`` says, by its number, is the last one of this process."""
         if key in self.refuse:
             raise Forbidden(403, "Forbidden", "no")
         self.writes.append((where, key, json.loads(body)))
-        self._end_with("before")
+        number = len(self.writes)
+        self._end_with(number, "before")
         await self._alive()
+        return number
 
-    def _end_with(self, when: str) -> None:
-        if self.last_write == (len(self.writes), when):
+    def _end_with(self, number: int, when: str) -> None:
+        if self.last_write == (number, when):
             self.dead = True
             self.died.set()
 
