@@ -7,8 +7,9 @@ were.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import cache
 from random import Random
 
 from kargo_py.controllers.world import NAMESPACES
@@ -16,15 +17,24 @@ from kargo_py.kube.client import Client
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.local.apiserver import builtin
 from kargo_py.local.apiserver.crd import DefinitionRules, kinds_of
+from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.server import ApiServer
 from kargo_py.testing.definitions import definitions
 
-_KINDS = [*builtin.kinds(DefinitionRules()), *(kind for definition in definitions() for kind in kinds_of(definition))]
+
+@cache
+def kinds(*, strict: bool = False) -> Sequence[Kind]:
+    """The kinds of a server; *strict*: Kargo's as Kargo defines them."""
+    defined = (kind for definition in definitions(strict=strict) for kind in kinds_of(definition))
+    return [*builtin.kinds(DefinitionRules()), *defined]
+
+
+kinds()  # now: it reads sources, and no event loop may be kept from its work by that
 
 
 def api_server(now: Callable[[], datetime]) -> ApiServer:
     """A server that gives the same names and uids every time."""
-    return ApiServer(now=now, random=Random(0), kinds=_KINDS)
+    return ApiServer(now=now, random=Random(0), kinds=kinds())
 
 
 async def create_namespaces(client: Client, *names: str) -> None:

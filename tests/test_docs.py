@@ -5,19 +5,24 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import pkgutil
 import re
+from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from kargo_py.controllers.running import Options
+import kargo_py
+from kargo_py.controllers.embedding import Shared
 from kargo_py.controllers.world import Responsibility
 from kargo_py.local.argocd.repositories import ScriptedRepository
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD, ScriptedApplication, ScriptedProject
 from kargo_py.testing.kube_api import KubeApi, Promotion
-from tests.envtest.access import RULES
+from tests.explorer import laws as explorer_laws
+from tests.simulation import laws as simulation_laws
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 EMBED = (DOCS / "how-to/embed.md").read_text()
@@ -32,20 +37,25 @@ def table_after(text: str, words: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-@pytest.mark.parametrize(
-    ("words", "described"), [("Fields of `Options`:", Options), ("Fields of `Responsibility`:", Responsibility)]
-)
-def test_fields(words: str, described: type) -> None:
-    """Each field stands in its table, with its default."""
-    made = described()
-    told = {name: default.replace('"', "'") for name, default, _ in table_after(EMBED, words)}
+def test_fields() -> None:
+    """Each field of a Responsibility stands in its table, with its default."""
+    made = Responsibility()
+    told = {name: default.replace('"', "'") for name, default, _ in table_after(EMBED, "Fields of `Responsibility`:")}
 
-    fields = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
-    shown = {
-        name: f"{type(value).__name__}()" if dataclasses.is_dataclass(value) else repr(value)
-        for name, value in fields.items()
-    }
-    assert told == {f"`{name}`": f"`{default}`" for name, default in shown.items()}
+    assert told == {f"`{field.name}`": f"`{getattr(made, field.name)!r}`" for field in dataclasses.fields(made)}
+
+
+def test_arguments() -> None:
+    """Each argument of Shared stands in the table, with its default."""
+    told = {name: default for name, default, _ in table_after(EMBED, "Of `Shared`, `Controllers`")}
+
+    def shown(value: object) -> str:
+        if dataclasses.is_dataclass(value):
+            return f"{type(value).__name__}()"
+        return getattr(value, "__name__", repr(value))
+
+    _, *arguments = signature(Shared).parameters.values()
+    assert told == {f"`{each.name}`": f"`{shown(each.default)}`" for each in arguments}
 
 
 @pytest.mark.parametrize(
@@ -72,13 +82,30 @@ def test_words_to_the_simulated_argocd() -> None:
 
 @pytest.mark.parametrize("code", SAMPLES)
 def test_imports(code: str) -> None:
-    """What the samples import from us is there."""
-    imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
+    """What the samples import from us, or take from the package, is there."""
+    nodes = list(ast.walk(ast.parse(code)))
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     ours = [(node.module, name.name) for node in imports for name in node.names if f"{node.module}".startswith("kargo")]
+    ours += [
+        (node.value.id, node.attr)
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "kargo_py"
+    ]
 
     assert ours
     for module, name in ours:
         assert hasattr(importlib.import_module(f"{module}"), name)
+
+
+def test_names_to_import() -> None:
+    """What is meant to be imported is there, and it is all that the package offers."""
+    told = [row[0] for row in table_after(EMBED, "Meant to be imported:")]
+    names = re.findall(r"`([\w.]+)", " ".join(told))
+
+    for name in names:
+        pkgutil.resolve_name(name if "." in name else f"kargo_py.{name}")
+    offered = {name for name in kargo_py.__all__ if not name.startswith("_")}
+    assert offered <= {name.removeprefix("kargo_py.") for name in names}
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
@@ -88,14 +115,61 @@ def test_quoted_revisions(page: Path) -> None:
     assert [revision for revision in revisions if not revision.startswith('"')] == []
 
 
-def test_rights() -> None:
-    """The rights that the page gives are those with which all tests on a real API server pass."""
-    text = (DOCS / "how-to/run-in-a-cluster.md").read_text()
-    blocks = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "kind: ClusterRole\n" in block]
-    manifests = [part for block in blocks for part in yaml.safe_load_all(block)]
-    told = [rule for each in manifests if each["kind"] == "ClusterRole" for rule in each["rules"]]
+NAV = yaml.load((DOCS.parent / "mkdocs.yml").read_text(), yaml.BaseLoader)["nav"]
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+TESTS = DOCS.parent / "tests"
 
-    def plain(rules: list[dict[str, Any]]) -> set[str]:
-        return {str(sorted((name, sorted(values)) for name, values in rule.items())) for rule in rules}
 
-    assert plain(told) == plain(RULES["controller"])
+def in_nav(entry: Any) -> Iterator[str]:
+    """The pages of a part of the navigation."""
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for inner in entry.values() if isinstance(entry, dict) else entry:
+            yield from in_nav(inner)
+
+
+def test_navigation() -> None:
+    """Every page can be found, once, and every entry is a page."""
+    assert sorted(in_nav(NAV)) == PAGES
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"])
+def test_links_of_pages_outside(page: str) -> None:
+    """What they link to in the repository is there; the links of the others are seen to when the site is built."""
+    links = re.findall(r"\]\(([^):#]+)[^):]*\)", (DOCS.parent / page).read_text())
+    assert links
+    assert [link for link in links if not (DOCS.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("reference/")])
+def test_reference_is_kept_true(page: str) -> None:
+    """A page of the reference is generated, has generated parts, or is read by a test."""
+    text = (DOCS / page).read_text()
+    read = any(page in path.read_text() for path in TESTS.rglob("test_*.py"))
+    assert "<!-- Generated " in text or "<!-- generated: " in text or read
+
+
+LAWS = (DOCS / "explanation/laws.md").read_text()
+NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", LAWS)))
+
+
+@pytest.mark.parametrize(("path", "name"), NAMED)
+def test_tests_of_the_laws(path: str, name: str) -> None:
+    """A test that the page names is there."""
+    tree = ast.parse((DOCS.parent / path).read_text())
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    assert name in {node.name for node in ast.walk(tree) if isinstance(node, functions)}
+
+
+def test_laws() -> None:
+    """Each Law has a section with tests, and is judged where the page says so."""
+    rows = table_after(LAWS, "Which of them judges which Law:")
+    explorer = {law for law, by, _ in rows if not by.startswith("no")}
+    simulation = {law for law, _, by in rows if by == "yes"}
+    assert explorer == {law for law in (*explorer_laws.LAWS, explorer_laws.LOST_ENDING) if law[0].isdigit()}
+    assert simulation == {law for law in simulation_laws.LAWS if law[0].isdigit()}
+
+    sections = re.findall(r"^## (\d+)\. (.*?)$(.*?)(?=^## |\Z)", LAWS, re.MULTILINE | re.DOTALL)
+    assert [law.split()[0] for law, *_ in rows] == [number for number, *_ in sections]
+    assert [title for _, title, text in sections if "*What would break it:*" not in text or "::test_" not in text] == []

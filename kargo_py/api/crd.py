@@ -1,10 +1,11 @@
 """Makes the CustomResourceDefinitions of ``crds/`` from the models: ``python -m kargo_py.api.crd [--check] DIR``.
 
 What the models say in types, constraints and docstrings becomes the structural schema, so that ``kubectl explain``
-reads like documentation. What they cannot say (columns, short names, CEL rules, the default of ``status``) stands in
-:data:`KINDS`.
+reads like documentation. What they cannot say (columns, short names, rules, the default of ``status``) stands in
+:mod:`kargo_py.api.kinds`.
 
-This is run when the models change, not at run time; it is the only module here that needs PyYAML.
+A *strict* definition has only what Kargo's own has: it prunes what Kargo's prunes, and demands what Kargo's demands of
+what controllers write.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import ast
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -23,154 +23,58 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from kargo_py.api.cluster_config import ClusterConfigStatus
 from kargo_py.api.freight import (
     ApprovedStage,
     ArtifactReference,
     Chart,
     CurrentStage,
-    Freight,
     FreightReference,
     FreightStatus,
     GitCommit,
     Image,
     VerifiedStage,
 )
-from kargo_py.api.meta import GROUP, VERSION, KubeObject
-from kargo_py.api.project import Project, ProjectStatus
+from kargo_py.api.kinds import KINDS, Kind
+from kargo_py.api.meta import GROUP, VERSION, Condition
+from kargo_py.api.project import ProjectStatus
+from kargo_py.api.project_config import ProjectConfigStatus
 from kargo_py.api.promotion import (
     FreightCollection,
     HealthCheckStep,
     OperationRecord,
-    Promotion,
-    PromotionPhase,
     PromotionStatus,
     StepExecutionMetadata,
 )
-from kargo_py.api.stage import AutoPromotionHold, Health, PromotionReference, Stage, StageStatus, VerificationInfo
+from kargo_py.api.stage import (
+    AnalysisRunReference,
+    AutoPromotionHold,
+    Health,
+    PromotionReference,
+    StageStatus,
+    VerificationInfo,
+)
 from kargo_py.api.types import JsonObject
-from kargo_py.api.warehouse import Warehouse, WarehouseStatus
-from kargo_py.messages import Shown, message
+from kargo_py.api.warehouse import (
+    ChartDiscoveryResult,
+    ChartSubscription,
+    DiscoveredArtifacts,
+    DiscoveredCommit,
+    DiscoveredImageReference,
+    GitDiscoveryResult,
+    GitSubscription,
+    ImageDiscoveryResult,
+    ImageSubscription,
+    RepoSubscription,
+    WarehouseStatus,
+)
 
-ONE_OF_FREIGHT_AND_ORIGIN = message(
-    "exactly one of freight and origin must be given",
-    do="Give `spec.freight`. A Promotion with `spec.origin` is taken, but ends as `Errored`: kargo-py does not "
-    "choose the Freight yet.",
-    shown=Shown.REFUSAL,
-)
-STEP_OF_A_PROMOTION = message(
-    "a Promotion's step must have uses and no task",
-    do="Write the steps of the task out: kargo-py has no webhook that would do it.",
-    shown=Shown.REFUSAL,
-)
-ONE_OF_USES_AND_TASK = message(
-    "exactly one of uses and task must be given",
-    do="Give the step `uses` or `task`, not both. Only steps with `uses` can be copied into a Promotion.",
-    shown=Shown.REFUSAL,
-)
-TASK_CONTINUES_ON_ERROR = message(
-    "a step with a task cannot set continueOnError",
-    do="Remove `continueOnError` from this step, and set it at the steps of the task.",
-    shown=Shown.REFUSAL,
-)
-TASK_WITH_RETRY = message(
-    "a step with a task cannot set retry",
-    do="Remove `retry` from this step, and set it at the steps of the task.",
-    shown=Shown.REFUSAL,
-)
+__all__ = ["KINDS", "crd", "document", "main"]
 
 HEADER = "# Generated from kargo_py/api by `make crds`. Do not edit.\n"
 
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of ``kubectl get``."""
-
-    name: str
-    path: str
-    type: str = "string"
-
-
-_AGE = Column("Age", ".metadata.creationTimestamp", "date")
-_SHARD = Column("Shard", r".metadata.labels.kargo\.akuity\.io/shard")
-_READY = Column("Ready", '.status.conditions[?(@.type=="Ready")].status')
-_STATUS = Column("Status", '.status.conditions[?(@.type=="Ready")].message')
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What the model of a kind does not say about its CRD."""
-
-    model: type[KubeObject]
-    plural: str
-    columns: Sequence[Column]
-    short_names: Sequence[str] = ()
-    cluster_scoped: bool = False
-    additions: Mapping[str, JsonObject] = field(default_factory=dict)
-    """More keywords of the schema, by the path of the field; ``[]`` behind a name means the items of the list."""
-
-
-def _rules(*rules: tuple[str, str]) -> JsonObject:
-    return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in rules]}
-
-
-_CONDITIONS: Mapping[str, JsonObject] = {
-    "status.conditions": {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
-}
-
-KINDS = (
-    Kind(
-        Promotion,
-        "promotions",
-        (
-            _SHARD,
-            Column("Stage", ".spec.stage"),
-            Column("Freight", ".spec.freight"),
-            Column("Phase", ".status.phase"),
-            _AGE,
-        ),
-        ("promo", "promos"),
-        additions={
-            "spec": _rules(("has(self.freight) != has(self.origin)", ONE_OF_FREIGHT_AND_ORIGIN())),
-            "spec.steps[]": _rules(("has(self.uses) && !has(self.task)", STEP_OF_A_PROMOTION())),
-            # A Promotion just created shows Pending, and that costs no write. The inner default applies only to a
-            # status that is there, hence the outer one.
-            "status": {"default": {}},
-            "status.phase": {"default": PromotionPhase.PENDING.value},
-        },
-    ),
-    Kind(
-        Stage,
-        "stages",
-        (
-            _SHARD,
-            Column("Current Freight", ".status.freightSummary"),
-            Column("Health", ".status.health.status"),
-            _READY,
-            _STATUS,
-            _AGE,
-        ),
-        additions={
-            "spec.promotionTemplate.spec.steps[]": _rules(
-                ("has(self.uses) != has(self.task)", ONE_OF_USES_AND_TASK()),
-                ("!has(self.task) || !has(self.continueOnError)", TASK_CONTINUES_ON_ERROR()),
-                ("!has(self.task) || !has(self.retry)", TASK_WITH_RETRY()),
-            ),
-            **_CONDITIONS,
-        },
-    ),
-    Kind(
-        Freight,
-        "freights",
-        (
-            Column("Alias", r".metadata.labels.kargo\.akuity\.io/alias"),
-            Column("Origin (Kind)", ".origin.kind"),
-            Column("Origin (Name)", ".origin.name"),
-            _AGE,
-        ),
-    ),
-    Kind(Project, "projects", (_READY, _STATUS, _AGE), cluster_scoped=True, additions=_CONDITIONS),
-    Kind(Warehouse, "warehouses", (_SHARD, _AGE), additions=_CONDITIONS),
-)
+_FREE = frozenset({RepoSubscription, GitSubscription, ImageSubscription, ChartSubscription})
+"""Models whose objects keep fields that are not modelled here, with Kargo too: subscriptions have other types."""
 
 _OPEN = frozenset(
     {
@@ -178,14 +82,34 @@ _OPEN = frozenset(
         *(FreightStatus, CurrentStage, VerifiedStage, ApprovedStage),
         *(PromotionStatus, StepExecutionMetadata, HealthCheckStep, OperationRecord),
         *(StageStatus, Health, PromotionReference, VerificationInfo, AutoPromotionHold),
-        *(ProjectStatus, WarehouseStatus),
+        *(WarehouseStatus, DiscoveredArtifacts, GitDiscoveryResult, ImageDiscoveryResult, ChartDiscoveryResult),
+        *(DiscoveredCommit, DiscoveredImageReference),
+        *(ProjectStatus, ProjectConfigStatus, ClusterConfigStatus),
     }
 )
-"""Models whose objects keep fields that are not modelled here: all that programs write.
+"""Models whose objects keep fields that are not modelled here, in ours: all that programs write.
 
 Another version of Kargo, or the commercial one, may have written them. What people write (``spec``) is closed, so that
 kubectl warns of a misspelt field.
 """
+
+_OURS: Mapping[type[BaseModel], frozenset[str]] = {
+    PromotionStatus: frozenset({"admittedAt", "conditions", "operations"})
+}
+"""Fields that Kargo does not have."""
+
+_DEMANDED: Mapping[type[BaseModel], Mapping[str, JsonObject]] = {
+    Condition: {
+        "type": {"maxLength": 316},
+        "status": {"enum": ["True", "False", "Unknown"]},
+        "reason": {"minLength": 1, "maxLength": 1024, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
+        "message": {"maxLength": 32768},
+        "lastTransitionTime": {},
+    },
+    ArtifactReference: {"subscriptionName": {"minLength": 1}, "version": {"minLength": 1}},
+    AnalysisRunReference: {"namespace": {}, "name": {}, "phase": {}},
+}
+"""Fields that Kargo's definitions demand of what controllers write, with more keywords for them."""
 
 _READ_LATE: Mapping[tuple[type[BaseModel], str], type[BaseModel]] = {
     (FreightCollection, "verificationHistory"): VerificationInfo
@@ -193,12 +117,17 @@ _READ_LATE: Mapping[tuple[type[BaseModel], str], type[BaseModel]] = {
 """The form of the items of lists that are kept as JSON until somebody reads one."""
 
 
-def crd(kind: Kind) -> JsonObject:
-    """The CustomResourceDefinition of *kind*."""
+def crd(kind: Kind, *, strict: bool = False) -> JsonObject:
+    """The CustomResourceDefinition of *kind*; *strict* without what Kargo's does not have."""
     name = kind.model.kind_name
     names: JsonObject = {"kind": name, "listKind": f"{name}List", "plural": kind.plural, "singular": name.lower()}
     if kind.short_names:
         names["shortNames"] = list(kind.short_names)
+    columns = [
+        {"name": c.name, "type": c.type, "jsonPath": c.path, **({"priority": 1} if c.wide else {})}
+        for c in kind.columns
+        if not (strict and c.ours)
+    ]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -212,11 +141,9 @@ def crd(kind: Kind) -> JsonObject:
                     "name": VERSION,
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": [
-                        {"name": c.name, "type": c.type, "jsonPath": c.path} for c in kind.columns
-                    ],
-                    "schema": {"openAPIV3Schema": _Schema(kind).root()},
+                    **({"subresources": {"status": {}}} if kind.status else {}),
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": _Schema(kind, strict=strict).root()},
                 }
             ],
         },
@@ -226,8 +153,9 @@ def crd(kind: Kind) -> JsonObject:
 class _Schema:
     """Builds the structural schema of one kind out of pydantic's JSON schema, with all references written out."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, *, strict: bool) -> None:
         self._kind = kind
+        self._strict = strict
         self._models = {model.__name__: model for model in _models(kind.model)}
         self._schemas: JsonObject = {name: _json_schema(model) for name, model in self._models.items()}
 
@@ -240,17 +168,26 @@ class _Schema:
             "metadata": {"type": "object"},
             **{n: s for n, s in out["properties"].items() if n not in {"apiVersion", "kind", "metadata"}},
         }
-        for path, keywords in self._kind.additions.items():
-            _at(out, path).update(keywords)
+        for additions in (self._kind.additions, {} if self._strict else self._kind.ours):
+            for path, keywords in additions.items():
+                _at(out, path).update(keywords)
+        for rule in self._kind.rules:
+            if rule.kargos or not self._strict:
+                rules = _at(out, rule.where).setdefault("x-kubernetes-validations", [])
+                rules.append({"rule": rule.expression, "message": rule.says})
         return out
 
     def _object(self, model: type[BaseModel]) -> JsonObject:
         schema = self._schemas[model.__name__]
-        properties = {n: self._property(model, n, s) for n, s in schema.get("properties", {}).items()}
+        ours = _OURS.get(model, frozenset()) if self._strict else frozenset()
+        properties = {n: self._property(model, n, s) for n, s in schema.get("properties", {}).items() if n not in ours}
         out: JsonObject = {"type": "object", "description": _doc(model), "properties": properties}
-        if required := schema.get("required"):
+        demanded = _DEMANDED.get(model, {}) if self._strict else {}
+        for name, keywords in demanded.items():
+            properties[name].update(keywords)
+        if required := list(demanded) or schema.get("required"):
             out["required"] = required
-        if model in _OPEN:
+        if model in _FREE or (model in _OPEN and not self._strict):
             out["x-kubernetes-preserve-unknown-fields"] = True
         return out
 
@@ -292,8 +229,8 @@ _INT32 = 2**31 - 1
 
 
 def _at(schema: JsonObject, path: str) -> JsonObject:
-    """The schema of the field at *path*, e.g. ``spec.steps[]``; raises KeyError if there is none."""
-    for part in path.split("."):
+    """The schema of the field at *path*, e.g. ``spec.steps[]``, or "" for all; raises KeyError if there is none."""
+    for part in path.split(".") if path else ():
         name = part.removesuffix("[]")
         schema = schema["properties"][name]
         if name != part:
@@ -311,7 +248,8 @@ def _wire(model: type[BaseModel], field: str) -> str:
 
 
 def _doc(model: type[BaseModel]) -> str:
-    return inspect.cleandoc(model.__doc__ or "").replace("``", "")
+    """The docstring of *model*, from its source: an optimised Python has no others."""
+    return (ast.get_docstring(_classes(model.__module__)[model.__qualname__]) or "").replace("``", "")
 
 
 @cache
@@ -368,9 +306,10 @@ class _Dumper(yaml.CSafeDumper):
         return True
 
 
-def render(kind: Kind) -> str:
-    """The CRD as a YAML file."""
-    return HEADER + yaml.dump(crd(kind), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+def document(kind: Kind, *, strict: bool = False) -> str:
+    """The CRD as YAML. Raises OSError where the sources of the models are not there."""
+    made = crd(kind, strict=strict)
+    return yaml.dump(made, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -379,7 +318,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--check", action="store_true", help="only say whether the files are current")
     options = parser.parse_args(arguments)
-    wanted = {f"{GROUP}_{kind.plural}.yaml": render(kind) for kind in KINDS}
+    wanted = {f"{GROUP}_{kind.plural}.yaml": HEADER + document(kind) for kind in KINDS}
     present = {path.name: path.read_text() for path in options.directory.glob(f"{GROUP}_*.yaml")}
     if options.check:
         stale = sorted(n for n in {*wanted, *present} if wanted.get(n) != present.get(n))

@@ -15,9 +15,9 @@ class FreightOrigin(Model):
     """Where Freight comes from."""
 
     kind: Literal["Warehouse"]
-    """Kind of the origin; Warehouse is the only one."""
+    """Kind of the origin: Warehouse."""
     name: KubernetesName
-    """Name of the origin."""
+    """Name of the origin, e.g. shop."""
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}"
@@ -27,13 +27,13 @@ class GitCommit(Model):
     """A commit of a Git repository."""
 
     repo_url: str = ""
-    """URL of the repository."""
+    """URL of the repository, e.g. https://git.example.com/shop.git."""
     id: str = ""
-    """SHA of the commit."""
+    """SHA of the commit, e.g. 3f1a0f6c29b54f0a8c7e0f3a3d9a4b5c6d7e8f90."""
     branch: str = ""
-    """Branch the commit was found on."""
+    """Branch the commit was found on, e.g. main."""
     tag: str = ""
-    """Tag the commit was found by."""
+    """Tag the commit was found by, e.g. v1.2.0."""
     message: str = ""
     """First line of the commit message."""
     author: str = ""
@@ -48,11 +48,11 @@ class Image(Model):
     """An image of a container registry."""
 
     repo_url: str = ""
-    """Repository of the image, without tag."""
+    """Repository of the image, without tag, e.g. ghcr.io/example/shop."""
     tag: str = ""
-    """Tag of the image."""
+    """Tag of the image, e.g. v1.2.0."""
     digest: str = ""
-    """Digest of the image."""
+    """Digest of the image, e.g. sha256:9f86d081884c7d65."""
     annotations: dict[str, str] = {}
     """Annotations of the image's manifest."""
     subscription_name: str = ""
@@ -67,7 +67,7 @@ class Chart(Model):
     name: str = ""
     """Name of the chart; empty for a chart in an OCI registry, whose URL says it all."""
     version: str = ""
-    """Version of the chart."""
+    """Version of the chart, e.g. 1.2.0."""
     subscription_name: str = ""
     """Name of the Warehouse subscription that found it."""
 
@@ -76,7 +76,7 @@ class ArtifactReference(Model):
     """Any other kind of artifact."""
 
     artifact_type: str = ""
-    """Type of the artifact."""
+    """Type of the artifact, often a media type."""
     subscription_name: str = ""
     """Name of the Warehouse subscription that found it."""
     version: str = ""
@@ -139,16 +139,16 @@ class FreightStatus(Model):
 
 
 class Freight(KubeObject):
-    """Artifacts that move through the Stages together. Its content is immutable and stands at the top level."""
+    """Artifacts that move through the Stages together. They stand at the top level, and cannot change."""
 
     kind_name: ClassVar[str] = "Freight"
 
     alias: str = ""
-    """A name for people; the label kargo.akuity.io/alias says the same."""
+    """A name for people, e.g. calm-otter; the label kargo.akuity.io/alias says the same."""
     discovered_at: Time | None = None
     """When the artifacts were discovered; creation time if absent."""
     origin: FreightOrigin
-    """Where the Freight comes from."""
+    """Where the Freight comes from, e.g. {kind: Warehouse, name: shop}. It cannot change."""
     commits: Sequence[GitCommit] = ()
     """Commits in the Freight."""
     images: Sequence[Image] = ()

@@ -60,48 +60,52 @@ class ExpressionVariable(Model):
     """A variable that the expressions of steps can use."""
 
     name: Annotated[str, StringConstraints(min_length=1, pattern=r"^[a-zA-Z_]\w*$")]
-    """Name of the variable."""
+    """Name of the variable, e.g. branch: letters, digits and underscores, no digit first."""
     value: str = ""
-    """Value; it may use expressions and the variables before it."""
+    """Value, e.g. main or ${{ vars.env }}-app; it may use expressions and the variables before it. Default: empty."""
 
 
 class PromotionTaskReference(Model):
     """Names a task whose steps stand in for this one."""
 
     name: KubernetesName
-    """Name of the task."""
+    """Name of the task, e.g. deploy."""
     kind: Literal["PromotionTask", "ClusterPromotionTask"] = "PromotionTask"
-    """Kind of the task."""
+    """Kind of the task: PromotionTask (the default) of this namespace, or ClusterPromotionTask."""
 
 
 class PromotionStepRetry(Model):
     """How long and how often a step is tried."""
 
     timeout: Duration | None = None
-    """How long the step may take in all; without it the step's own default holds."""
+    """How long the step may take in all, e.g. 10m. Default: the step's own, which is 5m for argocd-update."""
     error_threshold: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """How many errors in a row end the step; without it the step's own default holds."""
+    """How many errors in a row end the step, e.g. 3. Default: the step's own, mostly 1: the first error ends it."""
 
 
 class PromotionStep(Model):
     """One step: what to run and with which configuration."""
 
     uses: Annotated[str, StringConstraints(min_length=1)] | None = None
-    """Kind of step to run."""
+    """Kind of step to run, e.g. argocd-update."""
     task: PromotionTaskReference | None = None
-    """A task to run instead of a step; tasks are replaced by their steps before a Promotion is stored."""
+    """A task whose steps stand here, e.g. {name: deploy}; in a Stage's template only, in the place of uses. A step with
+    a task sets its alias and vars, and no if, continueOnError, retry or config: those belong to the task's steps."""
     as_: str | None = Field(default=None, alias="as")
-    """Alias by which other steps refer to this one's output."""
+    """Alias by which other steps refer to this one's output, e.g. update: outputs.update.commit. No other step may have
+    it. Default: step-1 for the first step, step-2 for the second, and so on."""
     if_: str | None = Field(default=None, alias="if")
-    """An expression that must be true for the step to run."""
+    """An expression that must be true for the step to run, e.g. ${{ vars.enabled == 'yes' }}; if not, it is Skipped.
+    Default: ${{ success() }}, which is that no step before it has failed."""
     continue_on_error: bool = False
-    """If true, an error of this step does not fail the Promotion."""
+    """If true, an error of this step does not fail the Promotion, and the next step runs. Default: false."""
     retry: PromotionStepRetry | None = None
-    """How long and how often the step is tried."""
+    """How long and how often the step is tried, e.g. {timeout: 10m, errorThreshold: 3}."""
     vars: Sequence[ExpressionVariable] = ()
-    """Variables for this step only."""
+    """Variables for this step only, e.g. [{name: app, value: shop}]; they go before those of the Promotion."""
     config: Json = None
-    """Configuration of the step; its form depends on the kind of step."""
+    """Configuration of the step, e.g. {apps: [{name: shop}]}; its form depends on the kind of step. Any value in it may
+    use expressions, e.g. ${{ vars.branch }}."""
 
     def alias(self, index: int) -> str:
         """The alias, or the default one of the step at *index* (from 0)."""
@@ -112,17 +116,19 @@ class PromotionSpec(Model):
     """What is to be promoted, where to, and how."""
 
     stage: KubernetesName
-    """Name of the Stage the Freight goes to."""
+    """Name of the Stage the Freight goes to, e.g. prod. It is in the namespace of the Promotion."""
     freight: Annotated[str, StringConstraints(min_length=1, max_length=253)] | None = None
-    """Name of the Freight to promote. Exactly one of freight and origin is given."""
+    """Name of the Freight to promote, e.g. 3f1a0f6c29b54f0a8c7e0f3a3d9a4b5c6d7e8f90. Exactly one of freight and origin
+    is given."""
     origin: FreightOrigin | None = None
-    """Promote the newest candidate that comes from here."""
+    """Promote the newest Freight available to the Stage that comes from here, e.g. {kind: Warehouse, name: shop}."""
     target: Annotated[str, StringConstraints(max_length=253)] | None = None
     """Only the commercial Kargo acts on this."""
     vars: Sequence[ExpressionVariable] = ()
-    """Variables that the expressions of all steps can use."""
+    """Variables that the expressions of all steps can use, e.g. [{name: branch, value: main}]."""
     steps: Annotated[Sequence[PromotionStep], Field(min_length=1)] | None = None
-    """The steps, run one after another."""
+    """The steps, run one after another, e.g. [{uses: argocd-update, config: {apps: [{name: shop}]}}]. They are those of
+    the Stage's template, with tasks replaced by their steps."""
 
 
 class HealthCheckStep(Model):
@@ -241,7 +247,10 @@ class PromotionStatus(Model):
 
 
 class Promotion(KubeObject):
-    """A request to move Freight into a Stage, and the record of how it went."""
+    """A request to move Freight into a Stage, and the record of how it went.
+
+    The Stage and the Freight are in its namespace. To end it, set its annotation kargo.akuity.io/abort to terminate.
+    """
 
     kind_name: ClassVar[str] = "Promotion"
 

@@ -63,40 +63,42 @@ class AutoPromotionOptions(Model):
     """How Freight is chosen when promotion is automatic."""
 
     selection_policy: Literal["", "NewestFreight", "MatchUpstream"] = "NewestFreight"
-    """NewestFreight takes the newest available; MatchUpstream what the upstream Stage has."""
+    """NewestFreight (the default) takes the newest available; MatchUpstream what the upstream Stage has now, and needs
+    exactly one in stages and no direct."""
 
 
 class FreightSources(Model):
     """From where a Stage takes Freight of an origin."""
 
     direct: bool = False
-    """Straight from the Warehouse."""
+    """Straight from the Warehouse, through no other Stage. Default: false."""
     stages: Sequence[str] = ()
-    """From these Stages, once verified there."""
+    """From these Stages, once verified there, e.g. [test]."""
     required_soak_time: PlainDuration | None = None
-    """How long Freight must have stayed in an upstream Stage."""
+    """How long Freight must have stayed in an upstream Stage, e.g. 1h30m. Default: not at all."""
     availability_strategy: Literal["", "All", "OneOf"] = ""
-    """Whether Freight must be verified in all upstream Stages or in one of them (the default)."""
+    """Whether Freight must be verified in all of the stages (All) or in one of them (OneOf, the default)."""
     auto_promotion_options: AutoPromotionOptions | None = None
-    """How Freight is chosen when promotion is automatic."""
+    """How Freight is chosen when promotion is automatic, e.g. {selectionPolicy: NewestFreight}."""
 
 
 class FreightRequest(Model):
     """A Stage's request for Freight of one origin."""
 
     origin: FreightOrigin
-    """Where the Freight comes from."""
+    """Where the Freight comes from, e.g. {kind: Warehouse, name: shop}. No other entry has the same."""
     sources: FreightSources
-    """Through what it may come."""
+    """Through what it may come: {direct: true}, or {stages: [test]} once it is verified there."""
 
 
 class PromotionTemplateSpec(Model):
     """The steps of the Promotions to a Stage."""
 
     vars: Sequence[ExpressionVariable] = ()
-    """Variables that the expressions of all steps can use."""
+    """Variables that the expressions of all steps can use, e.g. [{name: branch, value: main}]."""
     steps: Annotated[Sequence[PromotionStep], Field(min_length=1)] = ()
-    """The steps."""
+    """The steps, run one after another, e.g. [{uses: argocd-update, config: {apps: [{name: shop}]}}]. Each has either
+    uses or task."""
 
 
 class PromotionTemplate(Model):
@@ -110,53 +112,55 @@ class AnalysisTemplateReference(Model):
     """Names a template of an Argo Rollouts AnalysisRun."""
 
     name: KubernetesName
-    """Name of the template."""
+    """Name of the template, e.g. smoke-test."""
     kind: Literal["AnalysisTemplate", "ClusterAnalysisTemplate"] = "AnalysisTemplate"
-    """Kind of the template."""
+    """Kind of the template: AnalysisTemplate (the default) of this namespace, or ClusterAnalysisTemplate."""
 
 
 class AnalysisRunMetadata(Model):
     """What else an AnalysisRun is to carry."""
 
     labels: dict[str, str] = {}
-    """Labels to add."""
+    """Labels to add, e.g. {team: shop}."""
     annotations: dict[str, str] = {}
-    """Annotations to add."""
+    """Annotations to add, e.g. {example.com/run: nightly}."""
 
 
 class AnalysisRunArgument(Model):
     """An argument of an AnalysisRun."""
 
     name: str
-    """Name of the argument."""
+    """Name of the argument, e.g. url."""
     value: str = ""
-    """Value; it may use expressions."""
+    """Value, e.g. https://shop.example.com; it may use expressions. Default: empty."""
 
 
 class Verification(Model):
     """How Freight is verified once it is in the Stage."""
 
     analysis_templates: Sequence[AnalysisTemplateReference] = ()
-    """Templates that are merged into one AnalysisRun."""
+    """Templates that are merged into one AnalysisRun, e.g. [{name: smoke-test}]."""
     analysis_run_metadata: AnalysisRunMetadata | None = None
-    """Labels and annotations of the AnalysisRun."""
+    """Labels and annotations of the AnalysisRun, e.g. {labels: {team: shop}}."""
     args: Sequence[AnalysisRunArgument] = ()
-    """Arguments of the AnalysisRun."""
+    """Arguments of the AnalysisRun, e.g. [{name: url, value: https://shop.example.com}]."""
 
 
 class StageSpec(Model):
     """What a Stage takes and how Freight gets there."""
 
     shard: str = ""
-    """Name of the shard whose controller is responsible."""
+    """Name of the shard whose controller is responsible, e.g. eu. Default: the controller of no shard."""
     vars: Sequence[ExpressionVariable] = ()
-    """Variables that the expressions of all Promotions to this Stage can use."""
+    """Variables that the expressions of all Promotions to this Stage can use, e.g. [{name: env, value: prod}]."""
     requested_freight: Annotated[Sequence[FreightRequest], Field(min_length=1)]
-    """The Freight this Stage takes, by origin."""
+    """The Freight this Stage takes: an entry for each origin, e.g.
+    [{origin: {kind: Warehouse, name: shop}, sources: {direct: true}}]."""
     promotion_template: PromotionTemplate | None = None
-    """How Promotions are made. A Stage without steps only controls the flow of Freight."""
+    """What the Promotions to this Stage do. A Stage without steps only controls the flow of Freight: what reaches it is
+    available to the Stages behind it."""
     verification: Verification | None = None
-    """How Freight is verified once it is here."""
+    """How Freight is verified once it is here. Default: it is verified as soon as the Stage is healthy."""
     targets: Json = None
     """Only the commercial Kargo acts on this."""
 
@@ -236,7 +240,7 @@ class StageStatus(Model):
     """How a Stage is and what is in it."""
 
     conditions: Sequence[Condition] = ()
-    """Conditions: Ready, Healthy, Promoting, Verified."""
+    """Conditions: Ready, Reconciling, Healthy, Promoting, Verified."""
     last_handled_refresh: str = ""
     """The value of the annotation kargo.akuity.io/refresh that was last acted on."""
     freight_history: Sequence[FreightCollection] = ()
@@ -257,12 +261,18 @@ class StageStatus(Model):
     """Origins (e.g. Warehouse/my-warehouse) whose automatic promotion is held."""
     effective_auto_promotion_holds: Mapping[str, AutoPromotionHold] = {}
     """The holds that matter now."""
+    current_promotion_request: Json = None
+    """Only the commercial Kargo writes this."""
+    last_promotion_request: Json = None
+    """Only the commercial Kargo writes this."""
+    promotion_window_status: Json = None
+    """Only the commercial Kargo writes this."""
     metadata: JsonObject = {}
     """Free JSON set by promotion steps."""
 
 
 class Stage(KubeObject):
-    """An environment that Freight is promoted to."""
+    """An environment that Freight is promoted to, from a Warehouse or from other Stages."""
 
     kind_name: ClassVar[str] = "Stage"
 

@@ -67,6 +67,9 @@ STAGE_KEY = "kargo-py.io/stage"
 STATE_KEY = "kargo-py.io/operations"
 """Under this key of a Promotion's ``status.state`` stand the recorded intents; no step alias can be this."""
 
+AWAITED_KEY = "kargo-py.io/awaited"
+"""Under this key of ``status.state`` stands what a step waits for until somebody makes it; no alias can be this."""
+
 MAX_LENGTH = 1024
 _VERSION = "v1"
 _INSTANCE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

@@ -86,10 +86,11 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SyncPolicy(msgspec.Struct, frozen=True, rename="camel"):
-    """What a hand-written operation must copy: Argo CD does not add these by itself."""
+    """What a hand-written operation must copy: Argo CD does not add these by itself; and whether it syncs by itself."""
 
     sync_options: list[str] | None = None
     retry: JsonObject | None = None
+    automated: JsonObject | None = None
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -167,6 +168,12 @@ class OperationState(msgspec.Struct, frozen=True, rename="camel"):
     def in_progress(self) -> bool:
         """True in any other phase, one that we do not know included; a state without a phase is none."""
         return bool(self.phase) and not self.completed
+
+    @property
+    def dry_run(self) -> bool:
+        """True for an operation that only tried: it says nothing about what is deployed, and no refresh follows it."""
+        sync = self.operation.get("sync")
+        return isinstance(sync, dict) and sync.get("dryRun") is True
 
     @property
     def mark(self) -> str | None:
@@ -368,9 +375,22 @@ def _decode(data: bytes) -> Application:
     try:
         return _trim(_application.decode(data))
     except (msgspec.ValidationError, RecursionError) as error:
-        meta = JSON.meta(JSON.object(data))
-        metadata = Metadata(meta.key.name, meta.key.namespace, meta.uid, meta.resource_version)
-        return Application(metadata, unreadable=str(error))
+        return Application(_loose_metadata(JSON.object(data)), unreadable=str(error))
+
+
+def _loose_metadata(raw: JsonObject) -> Metadata:
+    """What tells whose an Application is: it may be chosen by its labels, and is refused then rather than missed."""
+    meta, given = JSON.meta(raw), raw.get("metadata") or {}
+    labels, annotations = given.get("labels"), given.get("annotations")
+    stage = annotations.get(ANNOTATION_AUTHORIZED_STAGE) if isinstance(annotations, dict) else None
+    return Metadata(
+        meta.key.name,
+        meta.key.namespace,
+        meta.uid,
+        meta.resource_version,
+        labels={k: v for k, v in labels.items() if isinstance(v, str)} if isinstance(labels, dict) else None,
+        annotations=Annotations(authorized_stage=stage if isinstance(stage, str) else None),
+    )
 
 
 class ApplicationCodec:

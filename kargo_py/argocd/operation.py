@@ -22,6 +22,7 @@ from enum import Enum
 from typing import TypeGuard
 
 from kargo_py.argocd.application import Application, InitiatedBy, OperationState, describe, initiator, mark_of
+from kargo_py.argocd.options import EVERYTHING, SyncOptions, demanded
 from kargo_py.argocd.revisions import newer_than_desired, unmet
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
@@ -243,6 +244,12 @@ HISTORY_HAS_ONE = message(
     "revision with the Freight's.",
     shown=Shown.PROMOTION,
 )
+NO_TRACE = message(
+    "a sync of some resources only leaves none in the history",
+    do="Part of a message above: with `resources` Argo CD writes no entry of `status.history`. Look at these "
+    "resources of the Application.",
+    shown=Shown.PROMOTION,
+)
 NOT_STARTED = message(
     "{app}: the sync was not started",
     do="The abort or the time-out came first, and the Application was not touched. Promote again if it is still "
@@ -366,7 +373,7 @@ class Intent:
     step has no opinion. ``seen_stamp`` is the stamp annotation ("" for none), and ``history_id`` the newest entry of
     the history (None for none), at that moment; ``initiator`` is who appears as the one who started the operation.
     ``seen_state`` is the :func:`state_identity` of that moment where the annotation cannot be relied on, since an
-    ApplicationSet removes it; else None.
+    ApplicationSet removes it; else None. ``sync`` is how it was to sync.
     """
 
     application: Key
@@ -379,6 +386,7 @@ class Intent:
     seen_state: str | None = None
     adopted: bool = False
     accept_newer: bool = False
+    sync: SyncOptions = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,6 +592,10 @@ def _may_have_succeeded(app: Application, intent: Intent) -> str | None:
     """Why the history leaves it open that ours was carried out; None if it shows that it was not."""
     if intent.adopted:
         return WAS_ADOPTED()
+    if intent.sync.dry_run:
+        return None  # it deploys nothing, however often
+    if intent.sync.resources:
+        return NO_TRACE()
     newer = [entry for entry in app.status.history if intent.history_id is None or entry.id > intent.history_id]
     if app.spec.revision_history_limit == 0:
         return NO_HISTORY()
@@ -634,10 +646,11 @@ def _ended(state: OperationState, intent: Intent, app: Application | None, *, st
     if state.phase != "Succeeded":
         return _end(Verb.FAILED, SYNC_FAILED(app=name, failure=_failure(state)), state)
     applied = state.sync_result.applied if state.sync_result is not None else ()
-    if not (mismatch := unmet(intent.desired, state)):
+    wanted = demanded(intent.desired, intent.sync)
+    if not (mismatch := unmet(wanted, state)):
         said = ARGOCD_SAYS(app=name, message=_cut(state.message)) if state.message else SYNCED(app=name)
         return _end(Verb.SUCCEEDED, said, state, applied)
-    if intent.accept_newer and app is not None and (later := newer_than_desired(app, intent.desired, applied)):
+    if intent.accept_newer and app is not None and (later := newer_than_desired(app, wanted, applied)):
         return _end(Verb.SUCCEEDED, ACCEPTED_NEWER(app=name, mismatch=mismatch, history=later), state, applied)
     return _end(Verb.MISMATCHED, MISMATCHED(app=name, mismatch=mismatch), state, applied)
 

@@ -128,6 +128,13 @@ class Selector:
         """Whether an object with *labels* is chosen."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 
+    def wire(self) -> dict[str, Any]:
+        """As :func:`read_selector` reads it again."""
+        expressions = [
+            {"key": r.key, "operator": str(r.operator), "values": sorted(r.values)} for r in self.requirements
+        ]
+        return {"matchExpressions": expressions}
+
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
 

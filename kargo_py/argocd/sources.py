@@ -8,12 +8,14 @@ normalised for another, one rule holds here: Git URLs are compared normalised, c
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kargo_py.api.names import normalize_git
 from kargo_py.argocd.application import JsonObject, Spec
+from kargo_py.argocd.options import EVERYTHING, SyncOptions, fitted
 from kargo_py.messages import Shown, message
 
 NO_SUCH_SOURCE = message(
@@ -26,6 +28,20 @@ TWO_REVISIONS = message(
     "is asked for two revisions of the source with {source}: {one} and {other}",
     do="Follows the name of the Application. Two entries of the step's config contradict each other: give both the "
     "same `desiredRevision`.",
+    shown=Shown.PROMOTION,
+)
+
+
+TWO_IMAGES = message(
+    "is asked for two versions of the image {image} in the source with {source}: {one} and {other}",
+    do="Follows the name of the Application. The step's config has this image twice under `kustomize.images` of one "
+    "source: leave one of them.",
+    shown=Shown.PROMOTION,
+)
+TWO_VALUES = message(
+    "is asked for two values of the Helm parameter {parameter} in the source with {source}: {one} and {other}",
+    do="Follows the name of the Application. The step's config has this `key` twice under `helm.images` of one "
+    "source: leave one of them.",
     shown=Shown.PROMOTION,
 )
 
@@ -80,7 +96,7 @@ class SourceUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SourceEdit:
-    """The outcome of applying updates.
+    """The outcome of applying updates, and how to sync then.
 
     ``desired`` has one entry per source, "" where there is no opinion. ``spec_patch`` is a merge patch for ``spec``, {}
     when nothing changes. ``before`` maps the JSON pointer of each field that changes to its value now (None: absent).
@@ -89,30 +105,63 @@ class SourceEdit:
     desired: tuple[str, ...]
     spec_patch: JsonObject = field(default_factory=dict)
     before: JsonObject = field(default_factory=dict)
+    sync: SyncOptions = EVERYTHING
 
 
-def edit_sources(spec: Spec, updates: Sequence[SourceUpdate]) -> SourceEdit:
-    """Compute the edit of *spec*; each update goes to the first source it fits. Raises SourceUpdateError."""
+def edit_sources(spec: Spec, updates: Sequence[SourceUpdate], options: SyncOptions = EVERYTHING) -> SourceEdit:
+    """Compute the edit of *spec*; each update goes to the first source it fits.
+
+    Raises SourceUpdateError, or OptionsError where *options* do not fit.
+    """
+    sync = fitted(options, spec)
     old = spec.effective_sources
     new = copy.deepcopy(old)
     desired = [""] * len(old)
-    for update in updates:
-        index = next((i for i, source in enumerate(old) if update.fits(source)), None)
-        if index is None:
-            raise SourceUpdateError(NO_SUCH_SOURCE(source=update))
-        if update.desired_revision:
-            if desired[index] not in {"", update.desired_revision}:
-                raise SourceUpdateError(TWO_REVISIONS(source=update, one=desired[index], other=update.desired_revision))
-            desired[index] = update.desired_revision
+    for index, update in _by_source(spec, updates).items():
+        desired[index] = update.desired_revision
         _apply(update, new[index])
     multiple = spec.has_multiple_sources
     before: JsonObject = {}
     for index, (was, now) in enumerate(zip(old, new, strict=True)):
         before |= _changes(f"/spec/sources/{index}" if multiple else "/spec/source", was, now)
     if not before:
-        return SourceEdit(tuple(desired))
+        return SourceEdit(tuple(desired), sync=sync)
     patch: JsonObject = {"sources": new} if multiple else {"source": _merge_patch(old[0], new[0])}
-    return SourceEdit(tuple(desired), patch, before)
+    return SourceEdit(tuple(desired), patch, before, sync)
+
+
+def _by_source(spec: Spec, updates: Sequence[SourceUpdate]) -> dict[int, SourceUpdate]:
+    """One update for each source, by its index, that asks for all that is asked of it."""
+    found: dict[int, SourceUpdate] = {}
+    for update in updates:
+        index = _first_fit(spec, update)
+        if index is None:
+            raise SourceUpdateError(NO_SUCH_SOURCE(source=update))
+        found[index] = _both(found.get(index, SourceUpdate(update.repo_url, update.chart)), update)
+    return found
+
+
+def _both(one: SourceUpdate, other: SourceUpdate) -> SourceUpdate:
+    """What *one* and *other* ask of the same source; raises SourceUpdateError where they contradict each other."""
+    if one.desired_revision and other.desired_revision not in {"", one.desired_revision}:
+        raise SourceUpdateError(TWO_REVISIONS(source=other, one=one.desired_revision, other=other.desired_revision))
+    images = {image.repo_url: image for image in one.kustomize_images}
+    for image in other.kustomize_images:
+        if (known := images.setdefault(image.repo_url, image)) != image:
+            raise SourceUpdateError(TWO_IMAGES(image=image.repo_url, source=other, one=known, other=image))
+    values = {parameter.key: parameter for parameter in one.helm_parameters}
+    for parameter in other.helm_parameters:
+        if (known_value := values.setdefault(parameter.key, parameter).value) != parameter.value:
+            said = TWO_VALUES(parameter=parameter.key, source=other, one=known_value, other=parameter.value)
+            raise SourceUpdateError(said)
+    return SourceUpdate(
+        one.repo_url,
+        one.chart,
+        one.desired_revision or other.desired_revision,
+        one.update_target_revision or other.update_target_revision,
+        tuple(images.values()),
+        tuple(values.values()),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +214,7 @@ def _first_fit(spec: Spec, update: SourceUpdate) -> int | None:
 
 
 def _once_made(source: JsonObject, path: Sequence[str], former: Any, updates: Sequence[SourceUpdate]) -> Any:
-    """What the updates make of the field at *path* where it has its *former* value."""
+    """What the updates make of the field at *path* where it has its *former* value; they agree, or none was made."""
     copied = copy.deepcopy(source)
     node = copied
     for key in path[:-1]:
@@ -175,8 +224,10 @@ def _once_made(source: JsonObject, path: Sequence[str], former: Any, updates: Se
     node.pop(path[-1], None)
     if former is not None:
         node[path[-1]] = copy.deepcopy(former)
-    for update in updates:
-        _apply(update, copied)
+    try:
+        _apply(functools.reduce(_both, updates, SourceUpdate(updates[0].repo_url)), copied)
+    except SourceUpdateError:
+        return None
     return _at(copied, path)
 
 
@@ -193,8 +244,10 @@ def _apply(update: SourceUpdate, source: JsonObject) -> None:
 def _upsert(parameters: Sequence[JsonObject], wanted: Sequence[HelmParameter]) -> list[JsonObject]:
     """Set values by name, in place where the name exists, at the end in the step's order where it does not."""
     values = {parameter.key: parameter.value for parameter in wanted}
-    out = [{**p, "value": values.pop(p["name"])} if p.get("name") in values else dict(p) for p in parameters]
-    return [*out, *({"name": name, "value": value} for name, value in values.items())]
+    # All of a name: to Helm the last one counts.
+    out = [{**p, "value": values[p["name"]]} if p.get("name") in values else dict(p) for p in parameters]
+    there = {p.get("name") for p in parameters}
+    return [*out, *({"name": name, "value": value} for name, value in values.items() if name not in there)]
 
 
 _EDITED = (("targetRevision",), ("kustomize", "images"), ("helm", "parameters"))

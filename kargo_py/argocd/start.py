@@ -38,7 +38,8 @@ def start_patch(
 ) -> JsonObject:
     """The merge patch that starts the attempt *stamp* on exactly this version of *app*; *stage* is "<project>:<stage>".
 
-    syncOptions and retry are copied from the spec because Argo CD does not apply them to hand-written operations.
+    syncOptions and retry are copied from the spec because Argo CD does not apply them to hand-written operations. A dry
+    run asks for no refresh: that might make auto-sync deploy what was only to be tried.
     """
     policy = app.spec.sync_policy
     by: JsonObject = {"username": initiator.username}
@@ -52,14 +53,16 @@ def start_patch(
             {"name": STAMP_KEY, "value": stamp},
             {"name": STAGE_KEY, "value": stage},
         ],
-        "sync": {"syncOptions": policy.sync_options} if policy is not None and policy.sync_options else {},
+        "sync": edit.sync.wire(),
     }
+    if policy is not None and policy.sync_options:
+        operation["sync"]["syncOptions"] = policy.sync_options
     if policy is not None and policy.retry:
         operation["retry"] = policy.retry
     patch: JsonObject = {
         "metadata": {
             "resourceVersion": app.metadata.resource_version,
-            "annotations": {REFRESH: "hard", STAMP_KEY: stamp},
+            "annotations": {STAMP_KEY: stamp} if edit.sync.dry_run else {REFRESH: "hard", STAMP_KEY: stamp},
         },
         "operation": operation,
         "status": {"operationState": None},

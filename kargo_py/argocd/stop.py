@@ -84,3 +84,9 @@ def nudge_patch(app: Application) -> Patch:
     """
     kind = "hard" if app.metadata.annotations.refresh == "normal" else "normal"
     return Patch({"metadata": {"annotations": {REFRESH: kind}}}, PatchType.MERGE)
+
+
+def refresh_patch(app: Application) -> Patch:
+    """The guarded patch that asks Argo CD to look at *app* as it is now, once."""
+    meta = {"resourceVersion": app.metadata.resource_version, "annotations": {REFRESH: "normal"}}
+    return Patch({"metadata": meta}, PatchType.MERGE)

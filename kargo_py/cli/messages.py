@@ -14,7 +14,7 @@ from pkgutil import walk_packages
 from string import Formatter
 
 import kargo_py
-from kargo_py.api.crd import KINDS
+from kargo_py.api.kinds import KINDS
 from kargo_py.messages import Message, Shown, declared
 
 _HEAD = """\
@@ -62,15 +62,8 @@ What a running step waits for is written about a second after the wait began. A 
 The health of a Stage says why it is so in `status.health.issues`; `Unknown` means that no verdict can be trusted yet. \
 If health was known before a sync, it stays as it was while the sync runs.
 
-| Condition | True | False or Unknown |
-|---|---|---|
-| `Promoting` | a Promotion runs | it is absent otherwise |
-| `Healthy` | all Applications are healthy at the promoted revisions | the message has the issues |
-| `Verified` | what is here may go on to the Stages downstream | the message says what it waits for |
-| `Ready` | healthy, verified, and the last Promotion succeeded | reason and message are those of what is missing |
-
-`kubectl get stage` shows the message of `Ready`. A Stage without steps gets no status at all: control-flow Stages are \
-not supported yet.
+[How a Stage is judged](stage.md) has the conditions and when each reason stands there. `kubectl get stage` shows the \
+message of `Ready`.
 """,
     ),
     Shown.EVENT: (
@@ -92,6 +85,12 @@ texts above that are marked *also in the log*. Other fields say what a line is a
 `/healthz` and `/readyz` name each part, what is wrong first; see [Monitor it](../how-to/monitor.md#probes).
 """,
     ),
+    Shown.ANSWER: (
+        "What the commands abort and why answer",
+        """\
+On standard output. `why` tells the texts above too, where a Promotion or a Stage is held up by what they say.
+""",
+    ),
 }
 
 _TITLES: Mapping[str, str] = {
@@ -99,6 +98,15 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.cli.logs": "Options of the log",
     "kargo_py.cli.main": "Files and packages",
     "kargo_py.controllers.endpoints": "The addresses for metrics and probes",
+    "kargo_py.cli.objects": "Which object in which cluster",
+    "kargo_py.cli.get": "The command get",
+    "kargo_py.cli.following": "While a command watches",
+    "kargo_py.cli.abort": "The command abort",
+    "kargo_py.controllers.why_promotion": "The command why, of a Promotion",
+    "kargo_py.controllers.why_stage": "The command why, of a Stage",
+    "kargo_py.controllers.why": "The command why, of both",
+    "kargo_py.cli.why": "How answers are put",
+    "kargo_py.cli.rows": "In the column WHY",
     "kargo_py.demo.telling": "The demo",
     "kargo_py.controllers.running": "What must be there",
     "kargo_py.local.apiserver.serve": "The embedded API server: where it listens",
@@ -126,8 +134,12 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.api.stamp": "Instance and stamps",
     "kargo_py.api.types": "Times and durations",
     "kargo_py.api.abort": "Aborting",
-    "kargo_py.controllers.stage": "Health checks and Freight",
-    "kargo_py.controllers.stage_status": "Conditions",
+    "kargo_py.controllers.stage": "Health checks",
+    "kargo_py.controllers.stage_health": "Health",
+    "kargo_py.controllers.stage_verification": "Verification",
+    "kargo_py.controllers.stage_conditions": "Conditions",
+    "kargo_py.controllers.control_flow": "Stages without steps",
+    "kargo_py.controllers.stage_freight": "Freight of a Stage",
     "kargo_py.controllers.sweep": "Orphaned operations",
     "kargo_py.controllers.world": "Objects that cannot be read",
     "kargo_py.kube.cache": "Lists and watches",
@@ -156,6 +168,7 @@ _ALSO: Mapping[Shown, str] = {
     Shown.EVENT: "also in Events",
     Shown.LOG: "also in the log",
     Shown.PROBE: "also in the answers to probes",
+    Shown.ANSWER: "also as an answer",
 }
 
 
@@ -188,16 +201,18 @@ def _section(place: Shown) -> Iterator[str]:
 
 
 def _rules() -> Iterator[str]:
-    """The CEL rules of the CRDs, with the field each guards; raises KeyError for a text that is not declared."""
+    """The CEL rules of the CRDs, with the fields each guards; raises KeyError for a text that is not declared."""
     known = {m.template: m for messages in declared().values() for m in messages if Shown.REFUSAL in m.shown}
-    rows = [
-        [kind.model.kind_name, f"`{path}`", _text(known[rule["message"]]), known[rule["message"]].do]
-        for kind in KINDS
-        for path, keywords in kind.additions.items()
-        for rule in keywords.get("x-kubernetes-validations", ())
-    ]
+    guarded: dict[str, list[str]] = {}
+    for kind in KINDS:
+        for rule in kind.rules:
+            field = f"{kind.model.kind_name} `{rule.where}`" if rule.where else kind.model.kind_name
+            guarded.setdefault(rule.says, []).append(field)
     yield "\n"
-    yield from _table(["Kind", "Field", "Text", "What it means and what to do"], rows)
+    yield from _table(
+        ["Kind and field", "Text", "What it means and what to do"],
+        (["<br>".join(dict.fromkeys(fields)), _text(known[t]), known[t].do] for t, fields in guarded.items()),
+    )
 
 
 def _rank(module: str) -> tuple[int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from kargo_py.api.freight import Freight, soak
 from kargo_py.api.stage import FreightSources, Stage
@@ -67,3 +67,27 @@ def _passed(freight: Freight, upstream: str, sources: FreightSources, now: datet
     if sources.required_soak_time is None:
         return True
     return soak(freight.status, upstream, Time.of(now)).total_seconds() >= sources.required_soak_time.seconds
+
+
+def available_in(stage: Stage, freight: Freight, now: datetime) -> timedelta | None:
+    """After which time *stage* may take *freight* if nothing happens; None if something has to."""
+    if unavailable(stage, freight, now) is None:
+        return timedelta()
+    request = stage.origins.get(str(freight.origin))
+    if request is None or request.sources.required_soak_time is None or not request.sources.stages:
+        return None
+    waits = [_soaked_in(freight, upstream, request.sources, now) for upstream in request.sources.stages]
+    known = [wait for wait in waits if wait is not None]
+    if request.sources.availability_strategy == "All":
+        return max(known) if len(known) == len(waits) else None
+    return min(known, default=None)
+
+
+def _soaked_in(freight: Freight, upstream: str, sources: FreightSources, now: datetime) -> timedelta | None:
+    if _passed(freight, upstream, sources, now):
+        return timedelta()
+    current = freight.status.currently_in.get(upstream)
+    if upstream not in freight.status.verified_in or current is None or current.since is None:
+        return None
+    required = sources.required_soak_time.seconds if sources.required_soak_time is not None else 0.0
+    return max(timedelta(seconds=required) - (now - current.since.datetime), timedelta.resolution)

@@ -64,6 +64,17 @@ REASON_ABORT_NOT_UNDERSTOOD = message(
     do="Warning on a Promotion with a wrong annotation `kargo.akuity.io/abort`. It goes on: correct the annotation.",
     shown=Shown.EVENT,
 )
+REASON_STEP_WARNING = message(
+    "StepWarning",
+    do="Warning on a Promotion that goes on: a step has left out something that may have been meant, the message says "
+    "what.",
+    shown=Shown.EVENT,
+)
+STEP_WARNING = message(
+    'step "{alias}" goes on: {message}',
+    do="What follows the name of the step says what to do.",
+    shown=Shown.EVENT,
+)
 FREIGHT_VERIFIED = message(
     'Freight was verified in Stage "{stage}"',
     do="The Freight may be promoted to the Stages downstream now, once it has soaked where they require it.",
@@ -270,6 +281,12 @@ def no_stage_event(promotion: Promotion) -> Event:
 def abort_not_understood_event(promotion: Promotion, why: str) -> Event:
     """That the annotation to abort asks for nothing that is known."""
     return about_promotion(promotion, REASON_ABORT_NOT_UNDERSTOOD(), why, type="Warning")
+
+
+def step_warning_event(promotion: Promotion, alias: str, why: str) -> Event:
+    """That the step *alias* goes on though something about it may not be as it was meant."""
+    said = STEP_WARNING(alias=alias, message=why)
+    return about_promotion(promotion, REASON_STEP_WARNING(), said, alias, type="Warning")
 
 
 def operation_news(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kargo_py.api.freight import Freight, soak
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import Duration, JsonObject, Time
-from kargo_py.controllers.stage_status import verified_at
+from kargo_py.controllers.stage_verification import verified_at
 
 
 def freight_patch(stage: Stage, freight: Freight, now: Time) -> JsonObject:
@@ -42,3 +42,13 @@ def _left(stage: Stage, freight: Freight, now: Time) -> JsonObject:
         longest = soak(freight.status, stage.name, now).total_seconds()
         patch["verifiedIn"] = {stage.name: {"longestSoak": Duration.of(int(longest))}}
     return patch
+
+
+def forgotten(stage: str, freight: Freight) -> JsonObject:
+    """The merge patch for the status of *freight* that takes out whatever it says about *stage*; {} if that is nothing.
+
+    For a Stage that is deleted: another one of its name must not be taken for it.
+    """
+    said = freight.status
+    places = {"currentlyIn": said.currently_in, "verifiedIn": said.verified_in, "approvedFor": said.approved_for}
+    return {name: {stage: None} for name, stages in places.items() if stage in stages}

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 import structlog
 
@@ -23,39 +24,50 @@ from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
 from kargo_py.controllers.availability import unavailable
-from kargo_py.controllers.events import STAGE_NOT_FOUND, abort_not_understood_event, no_stage_event
+from kargo_py.controllers.control_flow import refusal
+from kargo_py.controllers.events import (
+    STAGE_NOT_FOUND,
+    abort_not_understood_event,
+    no_stage_event,
+    step_warning_event,
+)
 from kargo_py.controllers.promotion_waking import (
     acknowledged,
     acknowledged_promotion,
     has_not_begun,
     itself,
+    newly_chosen,
     operation_news,
     own_news,
     stage_readable,
+    verdict_news,
 )
 from kargo_py.controllers.telling import Teller
-from kargo_py.controllers.world import World
-from kargo_py.deployers.base import Record, RecordError, TargetState
+from kargo_py.controllers.world import World, awaited_in, awaits
+from kargo_py.deployers.base import Record, RecordError, TargetState, footprint
 from kargo_py.engine.machine import (
     CurrentStep,
     abort,
     alias_fault,
+    awaited_of,
     begin,
     current_step,
     fail,
     finish_step,
     held_up,
     latch_abort,
+    output_of,
     records_of,
+    with_intent,
     with_message,
     with_records,
     with_refresh,
 )
-from kargo_py.kube.codec import JSON
+from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Controller, Result
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, StepRunner, Waiting, no_expressions
+from kargo_py.steps.base import ROOM, Finished, Intend, StepContext, StepOutcome, StepRunner, Waiting, no_expressions
 
 UNKNOWN_PHASE = message(
     "status.phase {phase!r} is not known",
@@ -135,8 +147,15 @@ STAGE_UNREADABLE = message(
     shown=Shown.PROMOTION,
 )
 
+
 COALESCE = 1.0
-"""Seconds for which endings of some targets, or the reason of a wait, are gathered before they are written."""
+"""Seconds for which endings of some targets, or the reason of a wait, are gathered before they are written.
+
+Of many targets it is up to :data:`_COALESCE_MANY` times that long: each write has the records of all of them.
+"""
+
+_COALESCE_MANY = 5
+_MANY = 20
 
 LOOK_AGAIN = 60.0
 """Seconds after which a Promotion that waits is looked at even if no event woke it."""
@@ -145,6 +164,8 @@ _LEAST_PAUSE = 0.05
 _ITS_DELETION = "its deletion"
 _STAGE_NOT_FOUND = "StageNotFound"
 _STAGE_UNREADABLE = "StageUnreadable"
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -165,24 +186,43 @@ class PromotionReconciler:
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Promotion."""
         world = self._world
-        return (
+        controller = (
             Controller("promotion", self.reconcile)
             .watches(world.stages, acknowledged(), acknowledged_promotion)
-            .watches(world.stages, stage_readable(), self._queued_for_stage)
+            .watches(world.stages, stage_readable(), self._queued)
             .watches(world.promotions, own_news(), itself)
-            .watches(world.argocd.applications, operation_news(), self._waiting_for_target)
+            .watches(world.argocd.applications, operation_news(), self._waiting_for(lambda app: app.key))
+            .watches(world.argocd.applications, verdict_news(), self._waiting_for_verdict)
+            .watches(world.argocd.applications, newly_chosen(), self._waiting_for_creation)
         )
+        for watch in world.watches:
+            controller.watches(watch.cache, watch.predicate, self._waiting_for(watch.key))
+        return controller
 
-    def _queued_for_stage(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-        stage = new if new is not None else old
-        if stage is None:
+    def _waiting_for(self, key: Callable[[T], Key]) -> Callable[[T | None, T | None], Iterable[Key]]:
+        """The Promotions that have the changed object on record; *key* is that object's."""
+
+        def waiting(old: T | None, new: T | None) -> Iterable[Key]:
+            target = new if new is not None else old
+            if target is None:
+                return ()
+            return [JSON.meta(promotion).key for promotion in self._world.promotions.indexed("target", key(target))]
+
+        return waiting
+
+    def _waiting_for_verdict(self, _old: Application | None, new: Application | None) -> Iterable[Key]:
+        return [JSON.meta(p).key for p in self._world.promotions.indexed("waited", new.key)] if new else ()
+
+    def _waiting_for_creation(self, _old: Application | None, new: Application | None) -> Iterable[Key]:
+        if new is None:
             return ()
-        queued = self._world.promotions.indexed("stage", JSON.meta(stage).key)
-        return [JSON.meta(p).key for p in queued if has_not_begun(p)]
+        places = (new.key, Key(new.metadata.namespace, ""))
+        waiting = [p for place in places for p in self._world.promotions.indexed("awaited", place)]
+        return [JSON.meta(p).key for p in waiting if any(awaits(each, new) for each in awaited_in(p))]
 
-    def _waiting_for_target(self, old: Application | None, new: Application | None) -> Iterable[Key]:
-        app = new or old
-        return [JSON.meta(p).key for p in self._world.promotions.indexed("target", app.key)] if app else ()
+    def _queued(self, _old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        queued = self._world.promotions.indexed("stage", JSON.meta(new).key) if new is not None else ()
+        return [JSON.meta(p).key for p in queued if has_not_begun(p)]
 
     # -- one pass -------------------------------------------------------------------------------------------------
 
@@ -210,6 +250,9 @@ class PromotionReconciler:
             return None
         if stage is None:
             await self._lacks_stage(raw, promotion)
+            return None
+        if (why := refusal(stage, promotion)) is not None:
+            await self._end(raw, fail(promotion, PromotionPhase.ERRORED, why, world.now()))
             return None
         current = stage.status.current_promotion
         if current is None or current.name != promotion.name:
@@ -285,11 +328,11 @@ class PromotionReconciler:
                 latched = promotion.replace(status=latch_abort(promotion.status, asked, world.now()))
                 raw, promotion = await self._write(raw, latched)
                 asked = latched_abort(promotion.status.state) or asked
-            outcome = await self._stop(promotion, asked)
+            outcome = await self._stop(raw, promotion, asked)
             if isinstance(outcome, Intend) and (current := current_step(promotion)) is not None:
-                intended = promotion.replace(status=with_records(promotion.status, current.alias, outcome.records))
+                intended = promotion.replace(status=with_intent(promotion.status, current.alias, outcome))
                 raw, promotion = await self._write(raw, intended)
-                outcome = await self._stop(promotion, asked)
+                outcome = await self._stop(raw, promotion, asked)
         except _DeletedError:
             return None
         except RecordError as error:
@@ -305,7 +348,7 @@ class PromotionReconciler:
         await self._end(raw, abort(promotion, asked, outcome, world.now()))
         return None
 
-    async def _stop(self, promotion: Promotion, asked: Abort) -> StepOutcome:
+    async def _stop(self, raw: JsonObject, promotion: Promotion, asked: Abort) -> StepOutcome:
         """Have the current step end what it has under way."""
         current = current_step(promotion)
         runner = self._world.steps.get(current.step.uses or "") if current is not None else None
@@ -313,7 +356,7 @@ class PromotionReconciler:
             left = [f"{record.kind} {record.key}" for record in records_of(promotion.status) if not record.state.final]
             return Finished(StepStatus.ABORTED, LEFT_RUNNING(targets=", ".join(left)) if left else "")
         give_up = asked.force or self._out_of_patience(promotion, asked)
-        return await runner.stop(self._context(promotion, current, runner), give_up=give_up)
+        return await runner.stop(self._context(raw, promotion, current, runner), give_up=give_up)
 
     def _out_of_patience(self, promotion: Promotion, asked: Abort) -> bool:
         """Whether the abort was waited for long enough.
@@ -333,6 +376,7 @@ class PromotionReconciler:
 
     async def _run(self, raw: JsonObject, promotion: Promotion, stage: Stage) -> Result | None:
         """Begin if it has not begun; then step after step until one waits or all are through."""
+        world = self._world
         taken_over = promotion.running and not records_of(promotion.status)
         if with_refresh(promotion) is not promotion:
             # Somebody suspects that an event was missed.
@@ -346,17 +390,19 @@ class PromotionReconciler:
         while not promotion.finished:
             current = current_step(promotion)
             if current is None:
-                await self._end(raw, fail(promotion, PromotionPhase.ERRORED, NO_STEP_RUNS(), self._world.now()))
+                await self._end(raw, fail(promotion, PromotionPhase.ERRORED, NO_STEP_RUNS(), world.now()))
                 return None
-            outcome = await self._step(promotion, current, taken_over=taken_over)
+            outcome = await self._step(raw, promotion, current, taken_over=taken_over)
             match outcome:
-                case Intend(records):
-                    intended = promotion.replace(status=with_records(promotion.status, current.alias, records))
+                case Intend():
+                    if outcome.warning:
+                        world.recorder.record(step_warning_event(promotion, current.alias, outcome.warning))
+                    intended = promotion.replace(status=with_intent(promotion.status, current.alias, outcome))
                     raw, promotion = await self._write(raw, intended)
                 case Waiting():
                     return await self._wait(raw, promotion, current, outcome)
                 case Finished():
-                    promotion = finish_step(promotion, current, outcome, self._world.now())
+                    promotion = finish_step(promotion, current, outcome, world.now())
                     taken_over = False
         await self._end(raw, promotion)
         return None
@@ -391,7 +437,9 @@ class PromotionReconciler:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    async def _step(self, promotion: Promotion, current: CurrentStep, *, taken_over: bool) -> StepOutcome:
+    async def _step(
+        self, raw: JsonObject, promotion: Promotion, current: CurrentStep, *, taken_over: bool
+    ) -> StepOutcome:
         """Call the current step once."""
         step = current.step
         if step.uses is None:
@@ -402,12 +450,19 @@ class PromotionReconciler:
             return Finished(StepStatus.ERRORED, KIND_NOT_REGISTERED(uses=step.uses, known=known))
         if where := no_expressions(step.config) or ("if" if step.if_ else None):
             return Finished(StepStatus.ERRORED, EXPRESSION_USED(field=where))
-        return await runner.run(self._context(promotion, current, runner, taken_over=taken_over))
+        return await runner.run(self._context(raw, promotion, current, runner, taken_over=taken_over))
 
     def _context(
-        self, promotion: Promotion, current: CurrentStep, runner: StepRunner, *, taken_over: bool = False
+        self,
+        raw: JsonObject,
+        promotion: Promotion,
+        current: CurrentStep,
+        runner: StepRunner,
+        *,
+        taken_over: bool = False,
     ) -> StepContext:
         now = self._world.now()
+        records = records_of(promotion.status, current.alias)
         started = promotion.status.step_execution_metadata[-1].started_at
         return StepContext(
             instance=self._world.instance,
@@ -422,8 +477,11 @@ class PromotionReconciler:
             started_at=started.datetime if started is not None else now,
             timeout=time_limit(current.step, runner.default_timeout),
             patience=self._world.abort_patience,
-            records=records_of(promotion.status, current.alias),
+            records=records,
             taken_over=taken_over,
+            awaited=awaited_of(promotion.status, current.alias),
+            output=output_of(promotion.status, current.alias),
+            room=ROOM - (len(encode(raw)) - footprint(records)),
         )
 
     async def _wait(
@@ -448,8 +506,9 @@ class PromotionReconciler:
             return _again(outcome, again)
         now = asyncio.get_running_loop().time()
         since = self._pending_since.setdefault(key, now)
-        if now - since < COALESCE and not _urgent(known, outcome):
-            return _again(outcome, min(again, COALESCE - (now - since)))
+        gather = COALESCE * min(max(len(known) / _MANY, 1), _COALESCE_MANY)
+        if now - since < gather and not _urgent(known, outcome):
+            return _again(outcome, min(again, gather - (now - since)))
         self._pending_since.pop(key, None)
         await self._write(raw, promotion.replace(status=status))
         return _again(outcome, again)
@@ -530,14 +589,19 @@ def _tells(known: Sequence[Record], outcome: Waiting) -> bool:
     return any(
         (new.state.final and not old.state.final)
         or (new.free_since, new.stopping_since) != (old.free_since, old.stopping_since)
+        or (new.looked, new.seen_health) != (old.looked, old.seen_health)
         for old, new in zip(known, outcome.records, strict=True)
     )
 
 
 def _urgent(known: Sequence[Record], outcome: Waiting) -> bool:
-    """True for a bad end, and when work was asked to end: what follows must not be taken for its own doing."""
+    """True for the first bad end, and when work was asked to end: what follows must not be taken for its own doing."""
+    spoilt = any(_is_bad_end(old) for old in known)
     return any(
-        (new.state.final and not old.state.final and new.state is not TargetState.SUCCEEDED)
-        or new.stopping_since != old.stopping_since
+        (_is_bad_end(new) and not old.state.final and not spoilt) or new.stopping_since != old.stopping_since
         for old, new in zip(known, outcome.records, strict=True)
     )
+
+
+def _is_bad_end(record: Record) -> bool:
+    return record.state.final and record.state is not TargetState.SUCCEEDED

@@ -8,6 +8,7 @@ from kargo_py.api.promotion import PromotionPhase, phase_of
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.operation import operation_aspect
+from kargo_py.argocd.waiting import news
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.predicates import Predicate, changed, created, deleted
 from kargo_py.kube.resources import Key
@@ -49,6 +50,16 @@ def stage_readable() -> Predicate[JsonObject]:
 def has_not_begun(promotion: JsonObject) -> bool:
     """A Promotion in a queue; what it says of its Stage may not be true any more, or just be on its way."""
     return phase_of(promotion) == PromotionPhase.PENDING
+
+
+def verdict_news() -> Predicate[Application]:
+    """Anything that the step argocd-wait looks at; of interest only to a Promotion that is in such a step."""
+    return changed(news)
+
+
+def newly_chosen() -> Predicate[Application]:
+    """An Application that was made, or whose labels are others now: a selector may match it that did not."""
+    return created() | changed(lambda app: app.metadata.labels)
 
 
 def operation_news() -> Predicate[Application]:

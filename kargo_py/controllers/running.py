@@ -1,17 +1,16 @@
-"""Runs the controllers: connects, fills the caches, reconciles until told to stop.
+"""Puts the parts of one instance together, and runs them: connects, fills the caches, reconciles until told to stop.
 
-Embed it: ``await run_controllers(Options(...))`` inside any asyncio program; cancelling it stops cleanly, and writes
-that were begun are finished.
+Another program's way in is :mod:`kargo_py.controllers.embedding`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -23,7 +22,10 @@ from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.vitals import Tasks, alive, ready as ready_parts, report
 from kargo_py.controllers.world import COMPONENT, NAMESPACES, Responsibility, World
 from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.deployers.base import HealthChecker
+from kargo_py.kube.background import background
 from kargo_py.kube.cache import Cache
+from kargo_py.kube.client import Client
 from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.connection import connect
@@ -31,9 +33,11 @@ from kargo_py.kube.controller import Controller
 from kargo_py.kube.errors import ConfigError, Forbidden, KubeError, NotFound
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key, Resource
-from kargo_py.kube.rest import RestClient, Stats
+from kargo_py.kube.rest import Stats
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
+from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT, ArgoCDWait
+from kargo_py.steps.base import StepRunner, Watch
 
 INSTANCE_UNSEEN = message(
     "{error}; the uid of that namespace names this control plane: allow get on it, or set --instance-id",
@@ -53,8 +57,8 @@ CRDS_MISSING = message(
 )
 RIGHTS_MISSING = message(
     "{why}; allow get, list, watch and patch on {resource}",
-    do="Give the user or service account these rights. For Promotions, Stages and Freight `patch` is needed on their "
-    "`status` only.",
+    do="Give the user or service account these rights. For Promotions and Freight `patch` is needed on their `status` "
+    "only, for Stages on their metadata, too.",
     shown=Shown.COMMAND_LINE,
 )
 
@@ -98,19 +102,27 @@ async def run_controllers(options: Options, *, ready: asyncio.Event | None = Non
             argocd_client = client
             if options.argocd_kubeconfig:
                 argocd_client = await stack.enter_async_context(await connect(kubeconfig=options.argocd_kubeconfig))
-            instance = await _instance(client, options.instance)
+            instance = await instance_of(client, options.instance)
         except (KubeError, StampError) as error:
             raise StartError(str(error)) from error
         await run_assembly(assemble(client, argocd_client, instance, options), options, ready=ready)
 
 
+Reconciler: TypeAlias = type[PromotionReconciler | StageReconciler | Sweeper]
+
+ALL: Sequence[Reconciler] = (PromotionReconciler, StageReconciler, Sweeper)
+
+
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """All parts of one instance; ``servers`` has what was sent to each API server, ``tasks`` what must keep running."""
+    """All parts of one instance.
+
+    ``servers`` has what was sent to each API server, where the client counts it; ``tasks`` is what must keep running.
+    """
 
     world: World
     caches: Sequence[Cache[Any]]
-    controllers: Sequence[Controller[Any]]
+    controllers: list[Controller[Any]]
     recorders: Sequence[EventRecorder]
     servers: Mapping[str, Stats]
     tasks: Tasks = field(default_factory=Tasks)
@@ -124,79 +136,98 @@ class Assembly:
         return report("readyz", ready_parts(self.tasks, self.caches, self.controllers))
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an embedding program hands in: further kinds of steps, what judges their health checks, what they watch."""
+
+    steps: Mapping[str, StepRunner] = field(default_factory=dict)
+    checkers: Mapping[str, HealthChecker] = field(default_factory=dict)
+    watches: Sequence[Watch[Any]] = ()
+
+
 def assemble(
-    client: RestClient,
-    argocd_client: RestClient,
+    client: Client,
+    argocd: Client | ArgoCD,
     instance: str,
     options: Options,
     *,
     now: Callable[[], datetime] = utc_now,
+    parts: Parts = Parts(),
+    reconcilers: Iterable[Reconciler] = ALL,
 ) -> Assembly:
-    """Put the parts together; nothing runs yet. *now* is the wall clock, of which only what people read is taken."""
-    recorders = [EventRecorder(client, COMPONENT, instance, now=now)]
-    servers = {"kargo": client.stats}
-    if argocd_client is not client:
-        recorders.append(EventRecorder(argocd_client, COMPONENT, instance, now=now))
-        servers["argocd"] = argocd_client.stats
-    argocd = ArgoCD(
-        argocd_client,
-        namespace=options.argocd_namespace if options.watch_argocd_namespace_only else "",
-        default_namespace=options.argocd_namespace,
-        now=now,
-    )
+    """Put the parts together; nothing runs yet. *now* is the wall clock, of which only what people read is taken.
+
+    *argocd* is the client of Argo CD's API server, or a deployer that was made with one.
+    """
+    argocd_client = argocd.client if isinstance(argocd, ArgoCD) else argocd
+    clients = {"kargo": client} if argocd_client is client else {"kargo": client, "argocd": argocd_client}
+    recorders = [EventRecorder(each, COMPONENT, instance, now=now) for each in clients.values()]
+    counts = {name: getattr(each, "stats", None) for name, each in clients.items()}
+    servers = {name: stats for name, stats in counts.items() if isinstance(stats, Stats)}
+    if not isinstance(argocd, ArgoCD):
+        argocd = ArgoCD(
+            argocd,
+            namespace=options.argocd_namespace if options.watch_argocd_namespace_only else "",
+            default_namespace=options.argocd_namespace,
+            now=now,
+            recorder=recorders[-1],
+        )
+    elif argocd.recorder is None:
+        argocd.recorder = recorders[-1]
     world = World(
         instance=instance,
         client=client,
         argocd=argocd,
         recorder=recorders[0],
         argocd_recorder=recorders[-1],
-        steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd)},
-        checkers={ARGOCD_UPDATE: argocd},
+        steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd), ARGOCD_WAIT: ArgoCDWait(argocd), **parts.steps},
+        checkers={ARGOCD_UPDATE: argocd, **parts.checkers},
         responsibility=options.responsibility,
         now=now,
         abort_patience=options.abort_patience,
         created_events=options.created_events,
         operation_events=options.operation_events,
+        watches=parts.watches,
     )
-    return Assembly(
-        world,
-        [world.stages, world.promotions, world.freights, argocd.applications],
-        [PromotionReconciler(world).controller(), StageReconciler(world).controller(), Sweeper(world).controller()],
-        recorders,
-        servers,
-    )
+    caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]
+    caches += [watch.cache for watch in parts.watches if watch.cache not in caches]
+    return Assembly(world, caches, [each(world).controller() for each in reconcilers], recorders, servers)
 
 
-async def run_assembly(assembly: Assembly, options: Options, *, ready: asyncio.Event | None = None) -> None:
-    """Fill the caches and reconcile until cancelled; sets *ready* once they are filled. Raises StartError."""
-    try:
-        # Two groups, so that at the end the controllers stop first: what they still do is seen and told.
-        async with _endpoints(assembly, options), asyncio.TaskGroup() as supply:
-            for cache in assembly.caches:
-                assembly.tasks.add(supply.create_task(cache.run(), name=f"task/cache/{cache.resource}"))
-            for recorder in assembly.recorders:
-                assembly.tasks.add(supply.create_task(recorder.run(), name="task/events"))
+@asynccontextmanager
+async def supplied(assembly: Assembly) -> AsyncIterator[None]:
+    """In the body the caches are filled and followed, and Events are written. Raises StartError."""
+    caches = [(f"task/cache/{cache.resource}", cache.run) for cache in assembly.caches]
+    recorders = [("task/events", recorder.run) for recorder in assembly.recorders]
+    async with background([*caches, *recorders]) as tasks:
+        with assembly.tasks.counting_on(tasks):
             for cache in assembly.caches:
                 try:
                     await cache.wait_synced(fail_fast=True)
                 except KubeError as error:
                     raise StartError(_why(error, cache.resource)) from error
-            async with asyncio.TaskGroup() as work:
-                for controller in assembly.controllers:
-                    task = work.create_task(controller.run(), name=f"task/controller/{controller.name}")
-                    assembly.tasks.add(task)
-                shard = options.responsibility.shard or None
-                _log.info("controllers running", instance=assembly.world.instance, shard=shard)
-                if ready is not None:
-                    ready.set()
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    assembly.tasks.stop()
-    except BaseExceptionGroup as group_error:
-        if (start := group_error.subgroup(StartError)) is not None:
-            raise _first(start) from group_error
-        raise
+            yield
+
+
+@asynccontextmanager
+async def reconciling(assembly: Assembly, controllers: Iterable[Controller[Any]]) -> AsyncIterator[None]:
+    """In the body *controllers* reconcile; at its end what they have begun is finished."""
+    jobs = [(f"task/controller/{controller.name}", controller.run) for controller in controllers]
+    async with background(jobs) as tasks:
+        with assembly.tasks.counting_on(tasks):
+            yield
+
+
+async def run_assembly(assembly: Assembly, options: Options, *, ready: asyncio.Event | None = None) -> None:
+    """Fill the caches and reconcile until cancelled; sets *ready* once they are filled. Raises StartError."""
+    async with _endpoints(assembly, options), supplied(assembly), reconciling(assembly, assembly.controllers):
+        _log.info("controllers running", instance=assembly.world.instance, shard=options.responsibility.shard or None)
+        if ready is not None:
+            ready.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            assembly.tasks.stop()
 
 
 @asynccontextmanager
@@ -221,15 +252,8 @@ async def _endpoints(assembly: Assembly, options: Options) -> AsyncIterator[None
         yield
 
 
-def _first(group: BaseExceptionGroup[StartError]) -> StartError:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error if isinstance(error, StartError) else StartError(str(error))
-
-
-async def _instance(client: RestClient, given: str) -> str:
-    """The name of this control plane in stamps."""
+async def instance_of(client: Client, given: str) -> str:
+    """The name of this control plane in stamps: *given*, or that of the cluster. Raises KubeError and StampError."""
     if given:
         return check_instance(given)
     try:

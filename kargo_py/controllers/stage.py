@@ -1,34 +1,34 @@
 """The Stage controller: decides which Promotion runs, judges health, and marks Freight as being here and verified.
 
-The order of its writes is Stage, then Freight, then Events. Freight is derived from the Stage at every look, so a crash
-between these two mends itself; an Event that a crash prevents is not told later.
+The order of its writes is Stage status, Stage metadata, Freight, Events. Each is derived from the one before at every
+look, so a crash between any two mends itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import TypeVar
 
 import structlog
 
-from kargo_py.api.freight import Freight
+from kargo_py.api.meta import ObjectMeta
+from kargo_py.api.names import FINALIZER
 from kargo_py.api.promotion import HealthCheckStep, Promotion, phase_of
 from kargo_py.api.stage import HealthState, Stage, worst
-from kargo_py.api.types import JsonObject, Time
+from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.health import fingerprint
-from kargo_py.controllers.events import verified_event
-from kargo_py.controllers.freight_status import freight_patch
-from kargo_py.controllers.stage_status import (
-    Outlook,
-    Situation,
-    Verified,
-    checks,
-    fold_ended,
-    is_history,
-    outlook,
-)
-from kargo_py.controllers.world import World, stage_of
+from kargo_py.controllers.control_flow import control_flow_status
+from kargo_py.controllers.stage_context import argocd_context, metadata_patch, without_finalizer
+from kargo_py.controllers.stage_freight import agree, forget, pass_on, tell_verified
+from kargo_py.controllers.stage_health import checks
+from kargo_py.controllers.stage_history import fold_ended, is_running
+from kargo_py.controllers.stage_queue import select
+from kargo_py.controllers.stage_status import Outlook, Situation, outlook
+from kargo_py.controllers.stage_verification import Verified, successful
+from kargo_py.controllers.world import World, freight_mentions, freight_origin, stage_of
 from kargo_py.deployers.base import HealthVerdict
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.controller import Controller, Result
@@ -37,6 +37,7 @@ from kargo_py.kube.predicates import Predicate, changed, created, deleted
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE
+from kargo_py.steps.base import Watch
 
 CHECKS_NOT_KNOWN = message(
     "which health checks hold here is not known; promote again",
@@ -49,6 +50,10 @@ KIND_OF_CHECK_NOT_KNOWN = message(
     do="Another version of kargo-py, or a Kargo, left this check. Promote again with the steps that this version has.",
     shown=Shown.STAGE,
 )
+RETELL = timedelta(minutes=10)
+"""How far back a process that has just begun tells of what was verified: one before it may not have come to that."""
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -59,32 +64,57 @@ class StageReconciler:
     def __init__(self, world: World) -> None:
         self._world = world
         self._ended_since: dict[Key, tuple[str, float]] = {}
+        self._known: dict[Key, str] = {}
 
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Stage."""
         world = self._world
-        return (
+        controller = (
             Controller("stage", self.reconcile)
             .watches(world.stages, _own_news(), _itself)
             .watches(world.promotions, _promotion_news(), _stages_of_promotion)
-            .watches(world.freights, created() | deleted(), self._stages_of_freight)
+            .watches(world.freights, _freight_news(), self._stages_of_freight)
             .watches(world.argocd.applications, _verdict_news(), self._stages_checking)
         )
+        for watch in world.watches:
+            controller.watches(watch.cache, watch.predicate, self._stages_concerned(watch))
+        return controller
+
+    def _stages_concerned(self, watch: Watch[T]) -> Callable[[T | None, T | None], Iterable[Key]]:
+        """The Stages of which some check, of whatever kind, is about the changed object."""
+
+        def concerned(old: T | None, new: T | None) -> Iterable[Key]:
+            target = new if new is not None else old
+            if target is None:
+                return ()
+            key = watch.key(target)
+            return {stage for uses in self._world.checkers for stage in self._stages_with_check(uses, key)}
+
+        return concerned
+
+    def _stages_with_check(self, uses: str, target: Key) -> Sequence[Key]:
+        index = f"checked:{uses}"
+        holding = [JSON.meta(stage).key for stage in self._world.stages.indexed(index, target)]
+        return holding + [key for p in self._world.promotions.indexed(index, target) for key in stage_of(p)]
 
     def _stages_checking(self, old: Application | None, new: Application | None) -> Iterable[Key]:
         app = new or old
-        if app is None:
-            return ()
-        index = f"checked:{ARGOCD_UPDATE}"
-        holding = [JSON.meta(stage).key for stage in self._world.stages.indexed(index, app.key)]
-        return holding + [key for p in self._world.promotions.indexed(index, app.key) for key in stage_of(p)]
+        return self._stages_with_check(ARGOCD_UPDATE, app.key) if app is not None else ()
 
     def _stages_of_freight(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-        """Freight that comes back may have to be told again where it is."""
+        """Those that Freight which comes back is in, those that may pass it on, and those it is the first to name."""
         freight = new if new is not None else old
         if freight is None:
-            return ()
-        return [JSON.meta(stage).key for stage in self._world.stages.indexed("freight", JSON.meta(freight).key)]
+            return
+        stages = self._world.stages
+        if old is None or new is None:
+            yield from (JSON.meta(stage).key for stage in stages.indexed("freight", JSON.meta(freight).key))
+        for origin in freight_origin(freight):
+            yield from (JSON.meta(stage).key for stage in stages.indexed("passing", origin))
+        for key in freight_mentions(freight):
+            stage = stages.get(key)
+            if stage is not None and FINALIZER not in (stage["metadata"].get("finalizers") or ()):
+                yield key
 
     # -- one pass -------------------------------------------------------------------------------------------------
 
@@ -92,16 +122,58 @@ class StageReconciler:
         """Bring one Stage up to date."""
         world = self._world
         raw = await world.stages.read(key)
+        if raw is None or not world.is_ours(raw):
+            self._forget(key)
+            return None
         stage = world.stage_models.read(raw)
-        if raw is None or stage is None:
-            self._ended_since.pop(key, None)
+        going = bool(raw["metadata"].get("deletionTimestamp"))
+        if (going or (stage is not None and stage.is_control_flow)) and not self._runs_something(key):
+            if going:
+                await self._let_go(key, raw)
+                return None
+            if stage is not None:
+                return await self._pass_on(raw, stage)
+        return await self._promote(key, raw, stage) if stage is not None else None
+
+    def _forget(self, key: Key) -> None:
+        self._ended_since.pop(key, None)
+        self._known.pop(key, None)
+
+    def _runs_something(self, key: Key) -> bool:
+        """What runs is not cut off: it goes on to its end before the Stage goes, or becomes one without steps."""
+        return any(is_running(promotion) for promotion in self._world.promotions.indexed("stage", key))
+
+    async def _let_go(self, key: Key, raw: JsonObject) -> None:
+        """Tidy up after a Stage that is being deleted, whatever else is in it, and let it go."""
+        patch = without_finalizer(ObjectMeta.model_validate(raw["metadata"]))
+        if not patch:
+            return
+        await forget(self._world, key)
+        try:
+            await self._world.write_metadata(self._world.stages, raw, patch)
+        except NotFound:
+            await self._world.stages.read_live(key)
+
+    async def _pass_on(self, raw: JsonObject, stage: Stage) -> Result | None:
+        """A Stage without steps: pass on what it may take."""
+        world = self._world
+        now = world.now()
+        status = control_flow_status(stage, now)
+        if status.wire() != stage.status.wire():
+            await world.write_status(world.stages, raw, status.wire())
+            stage = stage.replace(status=status)
+        if not await self._keep_metadata(stage, None):
             return None
-        if not world.responsibility.covers(stage.metadata.labels, stage.spec.shard) or stage.is_control_flow:
-            return None
-        promotions, unreadable = await self._promotions(key, stage)
-        current = stage.status.current_promotion
-        if current is not None and current.name in unreadable:
-            # It may well be running: nothing else may, until somebody corrects or deletes it.
+        await agree(world, stage)
+        since = now - RETELL if self._is_new(stage) else None
+        again = await pass_on(world, stage, since)
+        return Result(requeue_after=again) if again is not None else None
+
+    async def _promote(self, key: Key, raw: JsonObject, stage: Stage) -> Result | None:
+        """A Stage with steps: take in what has ended, judge, and let the next Promotion begin."""
+        world = self._world
+        promotions = await self._promotions(key, stage)
+        if promotions is None:
             return None
         folded = fold_ended(stage, promotions)
         held = checks(folded)
@@ -111,28 +183,36 @@ class StageReconciler:
             await world.write_status(world.stages, raw, next_.status.wire())
             _tell_log(stage, next_)
             stage = stage.replace(status=next_.status)
-        await self._agree_freight(stage)
-        if next_.verified is not None and next_.write:
-            self._tell_verified(stage, next_.verified)
+        if not await self._keep_metadata(stage, checks(stage.status)):
+            return None
+        await agree(world, stage)
+        if (verified := self._to_tell(stage, next_)) is not None:
+            tell_verified(world, stage, verified)
+        if next_.refresh:
+            await self._refresh(held)
         return Result(requeue_after=next_.look_again) if next_.look_again is not None else None
 
-    async def _promotions(self, key: Key, stage: Stage) -> tuple[list[Promotion], set[str]]:
-        """The Stage's Promotions without those taken in long ago, and the names of those that cannot be read.
+    async def _promotions(self, key: Key, stage: Stage) -> list[Promotion] | None:
+        """The Stage's Promotions that matter now; None if one that may be running cannot be read.
 
-        What may be outdated is read live.
+        Then nothing else may start, until somebody corrects or deletes it. What may be outdated is read live.
         """
         world = self._world
         found = []
-        unreadable = set()
-        for raw in world.promotions.indexed("stage", key):
-            if is_history(raw, stage.status):
-                continue
-            current = await world.promotions.read(JSON.meta(raw).key)
-            if (promotion := world.promotion_models.read(current)) is not None:
+        selection = select(world.promotions.indexed("stage", key), stage.status)
+        for raw in selection.matter:
+            now = await world.promotions.read(JSON.meta(raw).key)
+            if (promotion := world.promotion_models.read(now)) is not None:
                 found.append(promotion)
-            elif current is not None:
-                unreadable.add(JSON.meta(current).key.name)
-        return found, unreadable
+            elif now is not None and (is_running(now) or _is_current(now, stage)):
+                return None
+        for raw in () if any(not p.finished for p in found) else selection.in_order():
+            promotion = world.promotion_models.read(await world.promotions.read(JSON.meta(raw).key))
+            if promotion is not None:
+                found.append(promotion)
+                if not promotion.finished:
+                    break
+        return found
 
     def _since(self, key: Key, stage: Stage, promotions: Sequence[Promotion]) -> float | None:
         """Seconds since the end of the current Promotion was first seen."""
@@ -148,62 +228,93 @@ class StageReconciler:
         self._ended_since[key] = (current.name, since)
         return now - since
 
+    # -- health ---------------------------------------------------------------------------------------------------
+
     def _verdict(self, held: Sequence[HealthCheckStep] | None) -> HealthVerdict:
         """The worst of all checks; a kind of check that is not known gives Unknown, and so do checks that are not."""
         if held is None:
             return HealthVerdict(HealthState.UNKNOWN, (CHECKS_NOT_KNOWN(),))
         verdicts = []
-        for check in held:
-            checker = self._world.checkers.get(check.uses)
+        for uses, configs in _by_kind(held).items():
+            checker = self._world.checkers.get(uses)
             if checker is None:
-                issue = KIND_OF_CHECK_NOT_KNOWN(uses=check.uses)
-                verdicts.append(HealthVerdict(HealthState.UNKNOWN, (issue,)))
+                verdicts.append(HealthVerdict(HealthState.UNKNOWN, (KIND_OF_CHECK_NOT_KNOWN(uses=uses),)))
             else:
-                verdicts.append(checker.assess(check.config if isinstance(check.config, dict) else {}))
+                verdicts.append(checker.assess(configs))
         again = [v.recheck_after for v in verdicts if v.recheck_after is not None]
         return HealthVerdict(
             worst(HealthState(v.state) for v in verdicts),
             tuple(issue for v in verdicts for issue in v.issues),
             trusted=all(v.trusted for v in verdicts),
             recheck_after=min(again, default=None),
+            refresh=any(v.refresh for v in verdicts),
         )
 
-    # -- Freight and Events ---------------------------------------------------------------------------------------
+    async def _refresh(self, held: Sequence[HealthCheckStep] | None) -> None:
+        for uses, configs in _by_kind(held or ()).items():
+            if (checker := self._world.checkers.get(uses)) is not None:
+                await checker.refresh(configs)
 
-    async def _agree_freight(self, stage: Stage) -> None:
-        """Make what Freight says about this Stage agree with the Stage."""
+    # -- metadata and Events --------------------------------------------------------------------------------------
+
+    async def _keep_metadata(self, stage: Stage, held: Sequence[HealthCheckStep] | None) -> bool:
+        """Write the finalizer once it is needed, and the Applications behind the Stage when they change.
+
+        Returns False if the Stage is gone: then no Freight must be told of it any more.
+        """
         world = self._world
         key = Key(stage.namespace, stage.name)
-        current = stage.current_freight
-        names = list(current.names) if current is not None else []
-        names += [f["metadata"]["name"] for f in world.freights.indexed("stage", key)]
-        now = Time.of(world.now())
-        for name in dict.fromkeys(names):
-            freight = world.freight_models.read(await world.freights.read(Key(stage.namespace, name)))
-            if freight is None:
-                continue
-            if patch := freight_patch(stage, freight, now):
-                await self._write_freight(freight, patch)
-
-    async def _write_freight(self, freight: Freight, patch: JsonObject) -> None:
-        world = self._world
-        key = Key(freight.namespace, freight.name)
+        raw = world.stages.get(key)
+        if raw is None:
+            return False
+        meta = ObjectMeta.model_validate(raw["metadata"])
+        if meta.deletion_timestamp is not None:
+            return FINALIZER in meta.finalizers
+        applications = [app for uses, configs in _by_kind(held or ()).items() for app in self._checked(uses, configs)]
+        says = stage.is_control_flow or stage.status.freight_history or world.freights.indexed("mentions", key)
+        patch = metadata_patch(meta, argocd_context(applications), finalizer=bool(says))
+        if not patch:
+            return True
         try:
-            await world.merge_status(world.freights, key, patch)
+            await world.write_metadata(world.stages, raw, patch)
         except NotFound:
-            await world.freights.read_live(key)
+            return await world.stages.read_live(key) is not None
+        return True
 
-    def _tell_verified(self, stage: Stage, verified: Verified) -> None:
-        for reference in verified.collection.items.values():
-            key = Key(stage.namespace, reference.name)
-            freight = self._world.freight_models.read(self._world.freights.get(key))
-            if freight is None:
-                continue
-            info = verified.info
-            event = verified_event(
-                freight, stage, info.id, at=info.finish_time, started=info.start_time, promotion=verified.promotion
-            )
-            self._world.recorder.record(event)
+    def _checked(self, uses: str, configs: Sequence[JsonObject]) -> Iterable[Key]:
+        checker = self._world.checkers.get(uses)
+        return [key for config in configs for key in checker.checked(config)] if checker is not None else ()
+
+    def _is_new(self, stage: Stage) -> bool:
+        """Whether this process looks at the Stage for the first time."""
+        key = Key(stage.namespace, stage.name)
+        known, self._known[key] = self._known.get(key), stage.metadata.uid
+        return known != stage.metadata.uid
+
+    def _to_tell(self, stage: Stage, next_: Outlook) -> Verified | None:
+        """What has been verified; for a process that has just begun, also what was verified a short time before."""
+        is_new = self._is_new(stage)
+        if next_.verified is not None:
+            return next_.verified if next_.write else None
+        info, last = successful(stage.status), stage.status.last_promotion
+        if not is_new or info is None or info.finish_time is None or last is None:
+            return None
+        if info.finish_time.datetime < self._world.now() - RETELL:
+            return None
+        return Verified(stage.status.freight_history[0], info, last.name)
+
+
+def _is_current(promotion: JsonObject, stage: Stage) -> bool:
+    current = stage.status.current_promotion
+    return current is not None and current.name == promotion["metadata"]["name"]
+
+
+def _by_kind(held: Sequence[HealthCheckStep]) -> dict[str, list[JsonObject]]:
+    """The configurations of the checks by their kind, in their order."""
+    found: dict[str, list[JsonObject]] = {}
+    for check in held:
+        found.setdefault(check.uses, []).append(check.config if isinstance(check.config, dict) else {})
+    return found
 
 
 def _tell_log(before: Stage, next_: Outlook) -> None:
@@ -234,6 +345,17 @@ def _own_news() -> Predicate[JsonObject]:
             s["metadata"].get("deletionTimestamp"),
         )
     )
+
+
+def _freight_news() -> Predicate[JsonObject]:
+    """Freight was created, deleted, or says something else about Stages."""
+    return changed(_said) | created() | deleted()
+
+
+def _said(freight: JsonObject) -> object:
+    """What Freight says about Stages."""
+    status = freight.get("status") or {}
+    return [status.get(name) for name in ("currentlyIn", "verifiedIn", "approvedFor")]
 
 
 def _promotion_news() -> Predicate[JsonObject]:

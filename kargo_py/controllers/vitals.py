@@ -8,7 +8,8 @@ Nothing is gathered between two questions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,10 +92,24 @@ class Tasks:
         """Count on *task* from now on."""
         self._tasks.append(task)
 
+    @contextmanager
+    def counting_on(self, tasks: Sequence[asyncio.Task[Any]]) -> Iterator[None]:
+        """In the body *tasks* must run; one that has ended by its end remains a fault."""
+        for task in tasks:
+            self.add(task)
+        try:
+            yield
+        finally:
+            self._let_end(tasks)
+
     def stop(self) -> None:
         """What still runs may end now; what has ended before remains a fault."""
         self.stopping = True
-        self._tasks = [task for task in self._tasks if task.done()]
+        self._let_end(self._tasks)
+
+    def _let_end(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        free = {task for task in tasks if not task.done()}
+        self._tasks = [task for task in self._tasks if task not in free]
 
     def parts(self) -> Iterable[Part]:
         """The tasks, each with why it has ended if it has."""

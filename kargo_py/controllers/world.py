@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -16,13 +16,16 @@ from kargo_py.api.meta import GROUP, VERSION, KubeObject
 from kargo_py.api.names import LABEL_SHARD
 from kargo_py.api.promotion import Promotion, PromotionPhase, phase_of
 from kargo_py.api.stage import Stage
-from kargo_py.api.stamp import STATE_KEY
+from kargo_py.api.stamp import AWAITED_KEY, STATE_KEY
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import APPLICATIONS, Application
 from kargo_py.argocd.operation import UNREADABLE
+from kargo_py.argocd.selectors import read_selector
+from kargo_py.argocd.targets import Choice
+from kargo_py.controllers.control_flow import origins_passed_on
 from kargo_py.controllers.promotion_stats import PromotionStats
 from kargo_py.deployers.argocd import ArgoCD
-from kargo_py.deployers.base import HealthChecker
+from kargo_py.deployers.base import Awaited, HealthChecker, TargetState, read_awaited
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
 from kargo_py.kube.clock import utc_now
@@ -32,7 +35,8 @@ from kargo_py.kube.events import Event, EventRecorder, Regarding, event_name
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.writes import contains, guarded_patch, merge_diff, uninterrupted
 from kargo_py.messages import Shown, message
-from kargo_py.steps.base import StepRunner
+from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT
+from kargo_py.steps.base import StepRunner, Watch
 
 OBJECT_UNREADABLE = message(
     "{kind} cannot be read: {field}: {why}; correct that field",
@@ -132,6 +136,7 @@ def project_promotion(raw: JsonObject) -> JsonObject:
     return kept
 
 
+_UNDER_WAY = frozenset({None, *(state.value for state in TargetState if not state.final)})
 _TERMINAL = frozenset(phase.value for phase in PromotionPhase if phase.terminal)
 
 
@@ -154,6 +159,39 @@ def targets_of(promotion: JsonObject) -> Iterable[Key]:
     return {Key(space, name) for space, name in places if isinstance(space, str) and isinstance(name, str)}
 
 
+def awaited_of(promotion: JsonObject) -> Iterable[Key]:
+    """Index: what a running Promotion waits for until it is made; with "" for a name where labels choose it."""
+    return {Key(each.namespace, each.name) for each in awaited_in(promotion)}
+
+
+def awaited_in(promotion: JsonObject) -> Sequence[Awaited]:
+    """What a running Promotion is recorded to wait for until it is made."""
+    return read_awaited(_kept(promotion, AWAITED_KEY))
+
+
+def awaits(awaited: Awaited, app: Application) -> bool:
+    """Whether *app* is what was waited for."""
+    if awaited.selector is None:
+        return app.key == Key(awaited.namespace, awaited.name)
+    try:
+        choice = Choice(awaited.namespace, selector=read_selector(awaited.selector))
+    except ValueError:
+        # Somebody edited it. The Promotion finds out itself what it waits for, at the latest when it looks again.
+        return True
+    return choice.fits(app)
+
+
+def waited_of(promotion: JsonObject) -> Iterable[Key]:
+    """Index: the Applications that a running Promotion only waits for, as long as it does."""
+    return {
+        Key(space, name)
+        for record in _recorded(promotion)
+        if record.get("kind") == ARGOCD_WAIT and record.get("state") in _UNDER_WAY
+        for space, name in [(record.get("namespace"), record.get("name"))]
+        if isinstance(space, str) and isinstance(name, str)
+    }
+
+
 def attempts_of(promotion: JsonObject | None) -> set[tuple[Key, str]]:
     """The targets of a running Promotion, each with the stamp whose ending is waited for there."""
     found = set()
@@ -166,17 +204,35 @@ def attempts_of(promotion: JsonObject | None) -> set[tuple[Key, str]]:
 
 def _recorded(promotion: JsonObject) -> list[JsonObject]:
     """The records of a running Promotion, as far as they can be read."""
-    if phase_of(promotion) != PromotionPhase.RUNNING:
-        return []
-    state = promotion["status"].get("state")
-    records = state.get(STATE_KEY) if isinstance(state, dict) else None
+    records = _kept(promotion, STATE_KEY)
     return [record for record in records if isinstance(record, dict)] if isinstance(records, list) else []
+
+
+def _kept(promotion: JsonObject, key: str) -> Any:
+    """What is kept under *key* in the state of a Promotion, if it runs."""
+    if phase_of(promotion) != PromotionPhase.RUNNING:
+        return None
+    state = promotion["status"].get("state")
+    return state.get(key) if isinstance(state, dict) else None
 
 
 def freight_stages(freight: JsonObject) -> Iterable[Key]:
     """Index: the Stages that Freight says it is in."""
     current = (freight.get("status") or {}).get("currentlyIn") or {}
     return [Key(freight["metadata"]["namespace"], stage) for stage in current]
+
+
+def freight_mentions(freight: JsonObject) -> Iterable[Key]:
+    """Index: the Stages that Freight says anything about."""
+    status = freight.get("status") or {}
+    said = (status.get(name) or {} for name in ("currentlyIn", "verifiedIn", "approvedFor"))
+    return {Key(freight["metadata"]["namespace"], stage) for stages in said for stage in stages}
+
+
+def freight_origin(freight: JsonObject) -> Iterable[tuple[str, str]]:
+    """Index: namespace and origin of a piece of Freight."""
+    origin = freight.get("origin") or {}
+    return [(freight["metadata"]["namespace"], f"{origin.get('kind')}/{origin.get('name')}")]
 
 
 def freight_here(stage: JsonObject) -> Iterable[Key]:
@@ -223,8 +279,8 @@ class World:
 
     ``client`` and ``recorder`` are for Kargo's resources; Argo CD may live on another API server, and
     ``argocd_recorder`` is for Events there (None: it is the same). ``abort_patience`` is how long what an abort or a
-    time-out stops is waited for. ``created_events``: tell that Promotions were created; ``operation_events``: tell what
-    becomes of the operations they start.
+    time-out stops is waited for. ``watches`` are those of steps other than Argo CD's. ``created_events``: tell that
+    Promotions were created; ``operation_events``: tell what becomes of the operations they start.
     """
 
     instance: str
@@ -237,6 +293,7 @@ class World:
     now: Callable[[], datetime] = utc_now
     argocd_recorder: EventRecorder | None = None
     abort_patience: timedelta = timedelta(minutes=10)
+    watches: Sequence[Watch[Any]] = ()
     created_events: bool = False
     operation_events: bool = False
     stats: PromotionStats = field(init=False)
@@ -250,7 +307,7 @@ class World:
     freight_models: Models[Freight] = field(init=False)
 
     def __post_init__(self) -> None:
-        indexes = {"stage": stage_of, "target": targets_of}
+        indexes = {"stage": stage_of, "target": targets_of, "waited": waited_of, "awaited": awaited_of}
         left = {f"checked:{uses}": left_behind(checker, uses) for uses, checker in self.checkers.items()}
         self.promotions = Cache(
             self.client, PROMOTIONS, codec=JSON, projection=project_promotion, indexes={**indexes, **left}
@@ -261,10 +318,14 @@ class World:
             STAGES,
             codec=JSON,
             projection=drop_managed_fields,
-            indexes={"freight": freight_here, **checked},
+            indexes={"freight": freight_here, "passing": origins_passed_on, **checked},
         )
         self.freights = Cache(
-            self.client, FREIGHTS, codec=JSON, projection=drop_managed_fields, indexes={"stage": freight_stages}
+            self.client,
+            FREIGHTS,
+            codec=JSON,
+            projection=drop_managed_fields,
+            indexes={"stage": freight_stages, "mentions": freight_mentions, "origin": freight_origin},
         )
         self.promotion_models = Models(Promotion, PROMOTIONS, self.recorder)
         self.stage_models = Models(Stage, STAGES, self.recorder)
@@ -309,30 +370,46 @@ class World:
             APPLICATIONS.kind: self.unreadable_applications,
         }
 
+    def is_ours(self, stage: JsonObject) -> bool:
+        """Whether this controller acts on *stage*, JSON that may be of any form."""
+        spec = stage.get("spec")
+        shard = spec.get("shard") if isinstance(spec, dict) else ""
+        labels = stage["metadata"].get("labels") or {}
+        return self.responsibility.covers(labels, shard if isinstance(shard, str) else "")
+
     async def write_status(self, cache: Cache[JsonObject], old: JsonObject, status: JsonObject) -> None:
         """Make the status of *old* that of *status*, by one write guarded by the version of *old*.
 
         Raises Conflict or OutcomeUnknown after marking the object dirty; what it says then is read live.
         """
         patch = merge_diff(old.get("status") or {}, status)
-        if not patch:
-            return
-        meta = JSON.meta(old)
-        body = {"metadata": {"resourceVersion": meta.resource_version}, "status": patch}
+        if patch:
+            meta = {"resourceVersion": JSON.meta(old).resource_version}
+            await self._write_guarded(cache, old, {"metadata": meta, "status": patch}, subresource="status")
+
+    async def write_metadata(self, cache: Cache[JsonObject], old: JsonObject, patch: JsonObject) -> None:
+        """Merge *patch* into the metadata of *old*, guarded and failing as :meth:`write_status`."""
+        meta = {"resourceVersion": JSON.meta(old).resource_version, **patch}
+        await self._write_guarded(cache, old, {"metadata": meta})
+
+    async def _write_guarded(
+        self, cache: Cache[JsonObject], old: JsonObject, body: JsonObject, *, subresource: str = ""
+    ) -> None:
+        key = JSON.meta(old).key
         try:
             answer = await uninterrupted(
                 guarded_patch(
                     self.client,
                     cache.resource,
-                    meta.key,
+                    key,
                     encode(body),
                     codec=JSON,
                     landed=lambda found: contains(found, body),
-                    subresource="status",
+                    subresource=subresource,
                 )
             )
         except (Conflict, OutcomeUnknown):
-            cache.mark_dirty(meta.key)
+            cache.mark_dirty(key)
             raise
         cache.observe(answer)
 

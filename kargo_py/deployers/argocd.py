@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from tenacity import wait_random_exponential
 
 from kargo_py.api.names import Actor
@@ -38,8 +39,11 @@ from kargo_py.argocd.operation import (
 )
 from kargo_py.argocd.sources import SourceEdit, reverse_edit
 from kargo_py.argocd.start import Initiator, revert_patch, start_patch
-from kargo_py.argocd.stop import Patch, nudge_patch, terminate_patch
-from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, authorize
+from kargo_py.argocd.stop import Patch, nudge_patch, refresh_patch, terminate_patch
+from kargo_py.argocd.targets import labels_of
+from kargo_py.argocd.waiting import look_patch
+from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, unauthorized
+from kargo_py.deployers.argocd_events import started_event
 from kargo_py.deployers.argocd_health import Checks
 from kargo_py.deployers.argocd_records import (
     UNDER_WAY,
@@ -59,6 +63,7 @@ from kargo_py.kube.client import Client, PatchType
 from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import encode
 from kargo_py.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, OutcomeUnknown
+from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key
 from kargo_py.kube.writes import guarded_patch, uninterrupted
 from kargo_py.messages import Shown, message
@@ -117,9 +122,11 @@ class ArgoCD:
         namespace: str = "",
         default_namespace: str = "argocd",
         now: Callable[[], datetime] = utc_now,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self._client = client
         self._now = now
+        self.recorder = recorder
         self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
         self.applications: Cache[Application] = Cache(
@@ -127,13 +134,18 @@ class ArgoCD:
             APPLICATIONS,
             codec=self._codec,
             namespace=namespace,
-            indexes={UNDER_WAY: promotions_under_way},
+            indexes={"label": labels_of, UNDER_WAY: promotions_under_way},
         )
         self.stats = OperationStats()
         self._attempts: dict[tuple[Key, str], Attempt] = {}
-        self.admission = Admission(client, self.applications)
+        self.admission = Admission(client, self.applications, namespace)
         self._checks = Checks(self.applications, default_namespace)
         self.applications.witness(self._latch)
+
+    @property
+    def client(self) -> Client:
+        """The client of Argo CD's API server."""
+        return self._client
 
     # -- what an event leaves behind ------------------------------------------------------------------------------
 
@@ -166,9 +178,10 @@ class ArgoCD:
         app, edit = await self.admission.prepare(request)
         mark = f"{KARGO_MARK}{origin.promotion}"
         if taken_over and operation_of(app, mark) is not None:
-            return self._adopted(app, edit, stamp.step, mark)
+            return msgspec.structs.replace(self._adopted(app, edit, stamp.step, mark), entries=tuple(request.entries))
         self.attempt(app.key, str(stamp)).never_issued = True
-        return new_record(app, edit, stamp.step, stamp.attempt, str(stamp), origin.initiator.username)
+        record = new_record(app, edit, stamp.step, stamp.attempt, str(stamp), origin.initiator.username)
+        return msgspec.structs.replace(record, entries=tuple(request.entries))
 
     async def adopt(self, request: UpdateRequest, step: str, promotion: str) -> Record | None:
         """The record of what a real Kargo has started for *promotion*; None if there is nothing of that kind."""
@@ -176,12 +189,11 @@ class ArgoCD:
         mark = f"{KARGO_MARK}{promotion}"
         if app is None or operation_of(app, mark) is None:
             return None
-        try:
-            authorize(app, request.stage)
-        except TargetError:
+        if unauthorized(app, request.stage):
             # A Promotion of that name in another Project may have started it.
             return None
-        return self._adopted(app, SourceEdit(()), step, mark)
+        record = self._adopted(app, SourceEdit(()), step, mark)
+        return msgspec.structs.replace(record, entries=tuple(request.entries))
 
     def _adopted(self, app: Application, edit: SourceEdit, step: str, mark: str) -> Record:
         state = app.status.operation_state
@@ -206,6 +218,7 @@ class ArgoCD:
             return None
         app, edit = await self.admission.prepare(request)
         now = new_record(app, edit, record.step, record.attempt, record.stamp, record.initiator)
+        now = msgspec.structs.replace(now, entries=record.entries, free_since=record.free_since)
         return now if rests_on(now) != rests_on(record) else None
 
     # -- the start, and what else it takes to get to an end ---------------------------------------------------------
@@ -240,6 +253,7 @@ class ArgoCD:
                     case Verb.TERMINATE if app is not None:
                         await self._terminate(app, record.stamp)
                     case _:
+                        self._tell(record, request)
                         return self._observation(record, decision, issued=issued)
             except (Conflict, NotFound) as error:
                 refused = self._held_back(record.key, error)
@@ -337,6 +351,16 @@ class ArgoCD:
             raise
         self.applications.observe(answer)
 
+    def _tell(self, record: Record, request: UpdateRequest) -> None:
+        """Once it can be seen, put the Event of the start on the Application if that is asked for."""
+        attempt = self.attempt(record.key, record.stamp)
+        app = self.applications.get(record.key)
+        if self.recorder is None or not request.event or attempt.told or app is None:
+            return
+        if record.attempt and (attempt.latched is not None or operation_of(app, record.stamp) is not None):
+            attempt.told = True
+            self.recorder.record(started_event(app, record))
+
     async def _terminate(self, app: Application, mark: str) -> None:
         """Ask for the end once; that it was accepted proves nothing, so an unknown outcome does not matter either."""
         # A required field of Argo CD's; nothing of ours reads it back.
@@ -405,6 +429,7 @@ class ArgoCD:
             record.history_id,
             record.initiator,
             record.seen_state,
+            sync=record.sync,
             adopted=record.attempt == 0,
             accept_newer=request is not None and request.accept_newer,
         )
@@ -436,15 +461,31 @@ class ArgoCD:
             cause=wait_cause(decision, present=present),
         )
 
+    # -- only looking -------------------------------------------------------------------------------------------------
+
+    async def ask_to_look(self, app: Application) -> None:
+        """Have Argo CD look at *app*, if that is still as it was seen here. Raises KubeError."""
+        await self._patch(app.key, look_patch(app))
+
+    def unchanged_for(self, key: Key) -> float:
+        """Seconds, by our own clock, for which what Argo CD shows of an Application has stood."""
+        return self._checks.unchanged_for(key)
+
     # -- health ---------------------------------------------------------------------------------------------------
 
     def checked(self, config: Mapping[str, Any]) -> Sequence[Key]:
         """The Applications that a health check is about; none if it cannot be read."""
         return self._checks.checked(config)
 
-    def assess(self, config: Mapping[str, Any]) -> HealthVerdict:
-        """Judge a health check from the cache."""
-        return self._checks.assess(config)
+    def assess(self, configs: Sequence[Mapping[str, Any]]) -> HealthVerdict:
+        """Judge health checks from the cache."""
+        return self._checks.assess(configs)
+
+    async def refresh(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        """Ask for a refresh of what has been in doubt for too long; Conflict says that there is news meanwhile."""
+        for app in self._checks.stale(configs):
+            await self._patch(app.key, refresh_patch(app))
+            self._checks.asked(app.key)
 
 
 def _undecided(record: Record) -> KubeError:

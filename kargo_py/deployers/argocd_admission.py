@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kargo_py.api.names import AuthorizedStageError, authorized_stages
-from kargo_py.argocd.application import Application, JsonObject, describe
+from kargo_py.argocd.application import APPLICATIONS, Application, ApplicationCodec, JsonObject, describe
 from kargo_py.argocd.applicationset import APPLICATION_SETS, undone
 from kargo_py.argocd.operation import controllable
+from kargo_py.argocd.options import EVERYTHING, OptionsError, SyncOptions
 from kargo_py.argocd.sources import SourceEdit, SourceUpdate, SourceUpdateError, edit_sources
+from kargo_py.argocd.targets import NAMED_IS_MISSING, Choice, looked_up_by
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
 from kargo_py.kube.codec import JSON
@@ -22,16 +24,10 @@ from kargo_py.kube.errors import Forbidden, NotFound
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 
-NOT_FOUND = message(
-    "{app} does not exist, or this controller does not watch that namespace",
-    do="Correct `name` or `namespace` in the step's config. With `--watch-argocd-namespace-only` only "
-    "`--argocd-namespace` is watched.",
-    shown=Shown.PROMOTION,
-)
 DOES_NOT_FIT = message(
     "{app} {fault}",
     do="What the step's config asks does not fit the Application's sources: see *has no source with …* and *is asked "
-    "for two revisions …*.",
+    "for two …*, or the number of `revisions`.",
     shown=Shown.PROMOTION,
 )
 OWNER_UNSEEN = message(
@@ -65,6 +61,9 @@ AUTHORIZED_FOR_OTHERS = message(
     do="Add the last named `<project>:<stage>` to the annotation, separated by a comma, then promote again.",
     shown=Shown.PROMOTION,
 )
+_MOST_QUOTED = 200
+_MOST_LISTED = 500
+
 _STILL_TRUE = 5.0
 """Seconds for which an ApplicationSet that was read is not read again."""
 
@@ -75,19 +74,29 @@ class TargetError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class UpdateRequest:
-    """What a step asks of one Application; ``stage`` is "<project>:<stage>"."""
+    """What a step asks of one Application; ``stage`` is "<project>:<stage>".
+
+    ``entries``: the indexes of the entries that chose it, where its name alone does not tell. ``health_check``: whether
+    it is judged from then on. ``event``: whether an Event tells the start.
+    """
 
     key: Key
     stage: str
     updates: Sequence[SourceUpdate] = ()
+    entries: Sequence[int] = ()
     accept_newer: bool = False
+    sync: SyncOptions = EVERYTHING
+    health_check: bool = True
+    event: bool = False
 
 
 class Admission:
     """Checks requests against what the cache has, and the server where the cache says no."""
 
-    def __init__(self, client: Client, applications: Cache[Application]) -> None:
+    def __init__(self, client: Client, applications: Cache[Application], namespace: str = "") -> None:
         self._client = client
+        self._namespace = namespace
+        self._codec = ApplicationCodec()
         self._applications = applications
         self._application_sets: dict[Key, tuple[float, JsonObject | None]] = {}
 
@@ -100,21 +109,57 @@ class Admission:
         try:
             app, edit = self._prepare(request)
         except TargetError:
-            await self._applications.read_live(request.key)
+            await self.look(Choice(*request.key))
             app, edit = self._prepare(request)
         await self._check_owner(app, edit)
         return app, edit
 
+    def refuses(self, request: UpdateRequest) -> bool:
+        """Whether it cannot be carried out by what the cache says."""
+        try:
+            self._prepare(request)
+        except TargetError:
+            return True
+        return False
+
+    def find(self, choice: Choice) -> Sequence[Application]:
+        """The Applications that *choice* is about, from the cache."""
+        if choice.selector is None:
+            app = self._applications.get(Key(choice.namespace, choice.name))
+            return () if app is None else (app,)
+        places = looked_up_by(choice)
+        return [app for place in places for app in self._applications.indexed("label", place) if choice.fits(app)]
+
+    async def look(self, choice: Choice) -> Sequence[Application]:
+        """The Applications that *choice* is about, from the server; of more than 500 those of the cache."""
+        found = self.find(choice)
+        if self._namespace not in {"", choice.namespace} or len(found) > _MOST_LISTED:
+            return found
+        if choice.selector is None:
+            await self._applications.read_live(Key(choice.namespace, choice.name))
+            return self.find(choice)
+        page = await self._client.list(
+            APPLICATIONS,
+            choice.namespace,
+            codec=self._codec,
+            label_selector=str(choice.selector),
+            limit=_MOST_LISTED,
+        )
+        for app in page.items:
+            self._applications.observe(app)
+        return self.find(choice) if page.continue_token else [app for app in page.items if choice.fits(app)]
+
     def _prepare(self, request: UpdateRequest) -> tuple[Application, SourceEdit]:
         app = self._applications.get(request.key)
         if app is None:
-            raise TargetError(NOT_FOUND(app=describe(request.key)))
+            raise TargetError(NAMED_IS_MISSING(app=describe(request.key)))
         if reason := controllable(app):
             raise TargetError(reason)
-        authorize(app, request.stage)
+        if reason := unauthorized(app, request.stage):
+            raise TargetError(reason)
         try:
-            edit = edit_sources(app.spec, request.updates)
-        except SourceUpdateError as error:
+            edit = edit_sources(app.spec, request.updates, request.sync)
+        except (SourceUpdateError, OptionsError) as error:
             raise TargetError(DOES_NOT_FIT(app=app, fault=error)) from error
         return app, edit
 
@@ -145,17 +190,23 @@ class Admission:
         return found
 
 
-def authorize(app: Application, stage: str) -> None:
-    """Raise TargetError unless *app* authorises *stage*, "<project>:<stage>"."""
+def unauthorized(app: Application, stage: str) -> str | None:
+    """Why *app* does not authorise *stage*, "<project>:<stage>"; None if it does."""
     value = app.metadata.annotations.authorized_stage
     if value is None:
-        raise TargetError(NOT_AUTHORIZED(app=app, stage=stage))
+        return NOT_AUTHORIZED(app=app, stage=stage)
     try:
         allowed = authorized_stages(value)
     except AuthorizedStageError as error:
-        raise TargetError(AUTHORIZATION_MALFORMED(app=app, fault=error)) from error
-    if stage not in allowed:
-        raise TargetError(AUTHORIZED_FOR_OTHERS(app=app, allowed=", ".join(sorted(allowed)), stage=stage))
+        return AUTHORIZATION_MALFORMED(app=app, fault=_cut(str(error)))
+    if stage in allowed:
+        return None
+    return AUTHORIZED_FOR_OTHERS(app=app, allowed=_cut(", ".join(sorted(allowed))), stage=stage)
+
+
+def _cut(text: str) -> str:
+    """*text* as long as a message may quote of what somebody else wrote, which may be 256 KiB."""
+    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}…"
 
 
 def owner_of(app: Application) -> str | None:

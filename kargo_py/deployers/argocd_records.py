@@ -10,7 +10,9 @@ import msgspec
 from kargo_py.api.stamp import Stamp, StampError, parse_stamp
 from kargo_py.argocd.application import Application, JsonObject, OperationState, mark_of, stamp_of
 from kargo_py.argocd.operation import Decision, Verb, Waiting, may_have_moved, state_identity
+from kargo_py.argocd.options import EVERYTHING
 from kargo_py.argocd.sources import SourceEdit
+from kargo_py.argocd.waiting import Asked
 from kargo_py.deployers.argocd_admission import owner_of
 from kargo_py.deployers.base import Before, Record, TargetState, WaitCause
 
@@ -29,14 +31,30 @@ _STATES = {
 
 
 @dataclass(slots=True)
+class Watched:
+    """What this process has seen of an Application that is waited for only; times are of the loop's clock.
+
+    ``since``: since when it is waited for. ``standing``: since when ``reconciled_at`` is what it is. ``asked``: when
+    Argo CD was last asked to look at it. ``refused``: why it could not be asked the last time, "" if it could.
+    """
+
+    since: float
+    standing: float
+    reconciled_at: str | None
+    asked: Asked | None = None
+    refused: str = ""
+
+
+@dataclass(slots=True)
 class Attempt:
     """What this process keeps about one attempt; all of it may be lost, times are of the loop's clock.
 
-    ``latched``: its ending, kept before a queue or a newer state can hide it. ``never_issued``: no start was ever sent.
-    ``since``: since when the Application's operation has been as it is (``aspect``), and ``nudges`` how many were sent
-    since. ``terminated_at``: when it was last asked to end. The step's own: ``held``, somebody else's operation had the
-    Application when we last looked; ``free_since``, the time it became free, until that is written; ``repeat_at``, when
-    the next attempt may follow; ``give_up_at``, until when its end is waited for.
+    ``latched``: its ending, kept before a queue or a newer state can hide it. ``never_issued``: no start was ever
+    sent. ``since``: since when the Application's operation has been as it is (``aspect``), and ``nudges`` how many
+    were sent since. ``terminated_at``: when it was last asked to end. ``told``: an Event tells its start. The
+    step's own: ``held``, somebody else's operation had the Application when we last looked; ``free_since``, the
+    time it became free, until that is written; ``repeat_at``, when the next attempt may follow; ``give_up_at``,
+    until when its end is waited for.
     """
 
     latched: OperationState | None = None
@@ -45,6 +63,8 @@ class Attempt:
     since: float | None = None
     nudges: int = 0
     terminated_at: float | None = None
+    told: bool = False
+    watched: Watched | None = None
     held: bool = False
     free_since: str | None = None
     repeat_at: float | None = None
@@ -73,6 +93,7 @@ def new_record(app: Application, edit: SourceEdit, step: str, attempt: int, mark
         seen_stamp=app.metadata.annotations.stamp or "",
         seen_state=state_identity(app) if owner_of(app) is not None else None,
         initiator=initiator_name,
+        sync=edit.sync if attempt else EVERYTHING,
     )
 
 
@@ -83,7 +104,8 @@ def orphan_record(app: Application, stamp: Stamp) -> Record:
 
 def rests_on(record: Record) -> object:
     """What must be as recorded when the start is made."""
-    return (record.uid, record.desired, record.before, record.seen_stamp, record.seen_state, record.history_id)
+    wanted = (record.uid, record.desired, record.before, record.sync)
+    return (*wanted, record.seen_stamp, record.seen_state, record.history_id)
 
 
 def may_have_begun(app: Application | None, record: Record, attempt: Attempt) -> bool:

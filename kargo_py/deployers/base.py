@@ -7,7 +7,7 @@ have been started, and by looking for the stamp, whether it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Protocol, TypeAlias
@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from kargo_py.api.types import Time
+from kargo_py.argocd.options import EVERYTHING, SyncOptions
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 
@@ -70,9 +71,14 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     ``resource_version`` and ``history_id`` are those of the version decided on, ``seen_stamp`` is the stamp annotation
     it carried: as long as the Application still carries that one, ours was never carried out. ``desired`` has a
     revision per source ("" = any). ``seen_state`` tells the operation that ``operationState`` showed then, where the
-    annotation is not enough. ``initiator`` is the user who appears as the one who started it. ``free_since`` is
-    when the target became free for us, if it was held by somebody else's work before; ``stopping_since`` is when its
-    step had had its time, and it was asked to end. An attempt 0 was started by a real Kargo and taken over.
+    annotation is not enough. ``sync`` is how to sync. ``initiator`` is the user who appears as the one who started it.
+    ``free_since`` is when the target became free for us, if it was held by somebody else's work before;
+    ``stopping_since`` is when its step had had its time, or another target had failed, and it was asked to end.
+    ``entries`` are the indexes of those entries of the step's config that chose the target; none: those that name it.
+    An attempt 0 was started by a real Kargo and taken over.
+
+    Of a target that is waited for only, ``seen_state`` names the operation that was complete then, ``seen_health`` is
+    the health a regression is one from, and ``looked`` tells that the other controller has looked since.
     """
 
     kind: str
@@ -89,8 +95,12 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     seen_stamp: str = ""
     seen_state: str | None = None
     initiator: str = ""
+    sync: SyncOptions = EVERYTHING
     free_since: str | None = None
     stopping_since: str | None = None
+    entries: tuple[int, ...] = ()
+    seen_health: str = ""
+    looked: bool = False
     state: TargetState = TargetState.PENDING
     message: str = ""
     revisions: tuple[str, ...] = ()
@@ -135,6 +145,28 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return entry
 
 
+class Awaited(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a step waits for until somebody makes it: an object of that name, or one that *selector* matches.
+
+    JSON in ``status.state``, so that the object's creation wakes the Promotion.
+    """
+
+    step: str
+    namespace: str
+    name: str = ""
+    selector: JsonObject | None = None
+
+    def wire(self) -> JsonObject:
+        """As it stands in ``status.state``."""
+        built: JsonObject = msgspec.to_builtins(self)
+        return built
+
+
+def footprint(records: Iterable[Record]) -> int:
+    """How many bytes *records* take in the Promotion, mirror included."""
+    return sum(len(msgspec.json.encode(record)) + len(msgspec.json.encode(record.mirror())) for record in records)
+
+
 _ANY_TIME = "2000-01-01T00:00:00Z"
 
 
@@ -152,6 +184,14 @@ def read_records(stored: Any) -> tuple[Record, ...]:
     except ValueError as error:
         raise RecordError(RECORDS_UNREADABLE(why=error)) from error
     return records
+
+
+def read_awaited(stored: Any) -> tuple[Awaited, ...]:
+    """What stands in ``status.state`` as waited for; what cannot be read is nothing: it is found out anew."""
+    try:
+        return msgspec.convert(stored if stored is not None else [], tuple[Awaited, ...])
+    except msgspec.ValidationError:
+        return ()
 
 
 class WaitCause(StrEnum):
@@ -219,13 +259,20 @@ class HealthVerdict:
     issues: tuple[str, ...] = ()
     trusted: bool = True
     recheck_after: float | None = None
+    refresh: bool = False
 
 
 class HealthChecker(Protocol):
-    """Judges the health checks a step left behind."""
+    """Judges the health checks that steps left behind."""
 
-    def assess(self, config: Mapping[str, Any]) -> HealthVerdict:
-        """Judge one check from the cache; *config* is what the step recorded, as read back: check it."""
+    def assess(self, configs: Sequence[Mapping[str, Any]]) -> HealthVerdict:
+        """Judge checks from the cache, in the order of the steps; of two on one object the later one counts.
+
+        *configs* are what the steps recorded, as read back: check them.
+        """
+
+    async def refresh(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        """Ask the tool, once, to look at those objects where the verdict says that this may help."""
 
     def checked(self, config: Mapping[str, Any]) -> Sequence[Key]:
         """The objects whose events may change the verdict."""

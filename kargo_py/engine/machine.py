@@ -25,12 +25,12 @@ from kargo_py.api.promotion import (
     StepExecutionMetadata,
     StepStatus,
 )
-from kargo_py.api.stamp import STATE_KEY
+from kargo_py.api.stamp import AWAITED_KEY, STATE_KEY
 from kargo_py.api.types import Time
-from kargo_py.deployers.base import Record, RecordError, read_records
+from kargo_py.deployers.base import Awaited, Record, RecordError, read_awaited, read_records
 from kargo_py.engine.conditions import with_conditions
 from kargo_py.messages import Shown, message
-from kargo_py.steps.base import Finished
+from kargo_py.steps.base import Finished, Intend
 
 ALIAS_RESERVED = message(
     "spec.steps[{index}].as: {alias!r} is reserved; choose another alias",
@@ -111,7 +111,7 @@ def alias_fault(steps: Sequence[PromotionStep]) -> str | None:
     seen: dict[str, int] = {}
     for index, step in enumerate(steps):
         alias = step.alias(index)
-        if alias in {STATE_KEY, ABORT_KEY}:
+        if alias in {STATE_KEY, AWAITED_KEY, ABORT_KEY}:
             return ALIAS_RESERVED(index=index, alias=alias)
         if alias in seen:
             return ALIAS_TWICE(index=index, alias=alias, other=seen[alias])
@@ -196,6 +196,37 @@ def with_records(status: PromotionStatus, alias: str, records: Sequence[Record])
     )
 
 
+def awaited_of(status: PromotionStatus, alias: str) -> tuple[Awaited, ...]:
+    """What the step *alias* is recorded to wait for until it is made."""
+    state = status.state if isinstance(status.state, dict) else {}
+    return tuple(a for a in read_awaited(state.get(AWAITED_KEY)) if a.step == alias)
+
+
+def with_awaited(status: PromotionStatus, awaited: Sequence[Awaited]) -> PromotionStatus:
+    """*status* with what the running step waits for; that of other steps, which have ended, is of no interest."""
+    state = dict(status.state) if isinstance(status.state, dict) else {}
+    if not awaited and AWAITED_KEY not in state:
+        return status
+    state.pop(AWAITED_KEY, None)
+    if awaited:
+        state[AWAITED_KEY] = [a.wire() for a in awaited]
+    return status.replace(state=state)
+
+
+def output_of(status: PromotionStatus, alias: str) -> Any:
+    """What the step *alias* has put out so far, None if nothing."""
+    return status.state.get(alias) if isinstance(status.state, dict) else None
+
+
+def with_intent(status: PromotionStatus, alias: str, intent: Intend) -> PromotionStatus:
+    """*status* with all that is to be on record before the step *alias* goes on."""
+    status = with_awaited(with_records(status, alias, intent.records), intent.awaited)
+    if intent.output is None:
+        return status
+    state = dict(status.state) if isinstance(status.state, dict) else {}
+    return status.replace(state={**state, alias: dict(intent.output)})
+
+
 def with_message(status: PromotionStatus, message: str) -> PromotionStatus:
     """*status* with what the running step waits for."""
     *before, last = status.step_execution_metadata
@@ -253,7 +284,7 @@ def abort(promotion: Promotion, asked: Abort, outcome: Finished, now: datetime) 
         ended = metadata[-1].replace(status=StepStatus.ABORTED, finished_at=Time.of(now), message=outcome.message)
         if outcome.records:
             status = with_records(status, metadata[-1].alias, outcome.records)
-        status = status.replace(step_execution_metadata=[*metadata[:-1], ended])
+        status = with_awaited(status.replace(step_execution_metadata=[*metadata[:-1], ended]), ())
     message = TERMINATED(actor=asked.by) + (f": {outcome.message}" if outcome.message else "")
     return _end(promotion, status.replace(phase=PromotionPhase.ABORTED, message=message), now)
 
@@ -279,6 +310,7 @@ def _end_step(status: PromotionStatus, current: CurrentStep, outcome: Finished, 
         status = status.replace(state=state)
     if outcome.records:
         status = with_records(status, current.alias, outcome.records)
+    status = with_awaited(status, ())
     if outcome.health_check is not None and outcome.status is StepStatus.SUCCEEDED:
         status = status.replace(health_checks=[*status.health_checks, outcome.health_check])
     return status.replace(step_execution_metadata=[*before, ended])

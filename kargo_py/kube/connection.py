@@ -1,9 +1,10 @@
-"""From a kubeconfig, or the service account of the pod, to a client."""
+"""From a kubeconfig, the service account of the pod, or somebody else's client, to a client."""
 
 from __future__ import annotations
 
 import asyncio
 
+from kargo_py.kube.borrowed import ApiClient, Borrowed
 from kargo_py.kube.kubeconfig import find_source
 from kargo_py.kube.rest import RestClient, Settings
 from kargo_py.kube.transport import open_transport
@@ -21,3 +22,12 @@ async def connect(
     chosen = settings or Settings()
     source = await asyncio.to_thread(find_source, kubeconfig, context)
     return RestClient(await open_transport(source, pause=chosen.renewal_pause), chosen)
+
+
+async def connect_like(api_client: ApiClient, *, settings: Settings | None = None) -> RestClient:
+    """A client for the server of a kubernetes_asyncio ``ApiClient``, as the same user; close it like any other.
+
+    It has connections of its own, and closes none of theirs. Raises ConfigError.
+    """
+    chosen = settings or Settings()
+    return RestClient(await open_transport(Borrowed(api_client), pause=chosen.renewal_pause), chosen)

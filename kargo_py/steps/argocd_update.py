@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import msgspec
 from tenacity import wait_exponential, wait_random
@@ -20,7 +21,7 @@ from kargo_py.api.promotion import HealthCheckStep, StepStatus
 from kargo_py.api.stamp import Stamp, StampError, make_stamp
 from kargo_py.api.types import Duration, Time
 from kargo_py.argocd.application import describe
-from kargo_py.argocd.operation import NOT_STARTED
+from kargo_py.argocd.targets import resolve
 from kargo_py.deployers.argocd import ArgoCD, Origin
 from kargo_py.deployers.argocd_admission import TargetError, UpdateRequest
 from kargo_py.deployers.argocd_health import check_config
@@ -29,8 +30,27 @@ from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.errors import Forbidden, Invalid, KubeError
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.argocd_update_config import ArgoCDUpdateConfig, read_config, requests
-from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting
+from kargo_py.steps.argocd_update_config import ArgoCDUpdateConfig, Wishes, read_config
+from kargo_py.steps.argocd_update_records import (
+    LEAST_EXTENT,
+    bounded,
+    by_target,
+    changes,
+    extent,
+    latest,
+    left,
+    pointers,
+    refused,
+)
+from kargo_py.steps.argocd_update_targets import (
+    Incomplete,
+    choose,
+    left_out_message,
+    left_out_of,
+    left_out_output,
+    target_request,
+)
+from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, first_few
 
 INVALID_CONFIGURATION = message(
     "invalid configuration: {faults}",
@@ -61,6 +81,12 @@ TIMED_OUT_AFTER = message(
     "goes on alone, with `onTimeout: terminate` it is ended first.",
     shown=Shown.PROMOTION,
 )
+UNSEEN_WHEN_TIME_WAS_UP = message(
+    "the time of {time} is up, and whether the sync ended in it cannot be seen: {why}",
+    do="Argo CD's API server does not answer. The step stays Running until it does, and then is what the sync was. To "
+    "end it before that, abort the Promotion.",
+    shown=Shown.PROMOTION,
+)
 TIMED_OUT = message(
     "timed out; {message}",
     do="As above; the step has no time-out any more, it was changed while the sync was being ended.",
@@ -72,39 +98,74 @@ KEEPS_CHANGE = message(
     "fields by hand; with `onAbort: revert` the step puts them back.",
     shown=Shown.PROMOTION,
 )
+ENDING_THE_OTHERS = message(
+    "{failures}; so the others are ended: {waits}",
+    do="The step has `onPartialFailure: terminate`, and one of its Applications failed. Mend what is said first, then "
+    "promote again.",
+    shown=Shown.PROMOTION,
+)
+TOO_MANY = message(
+    "{count} Applications are too many for one step: there is room for the records of {most} at most",
+    do="A Promotion has to stay far below the 1.5 MiB that an object can have. Narrow the `selector`, or spread the "
+    "Applications over several Stages.",
+    shown=Shown.PROMOTION,
+)
+TOO_LARGE = message(
+    "{count} Applications are too many for one step: their records need {needed} bytes of the {room} there are",
+    do="As above; the former values of the fields that are changed count, too.",
+    shown=Shown.PROMOTION,
+)
+NO_ROOM = message(
+    "there is no room for the record of one more",
+    do="Of *no new attempt is made*: the Promotion would become too large. Promote again.",
+    shown=Shown.PROMOTION,
+)
+NOTHING_STARTED = message(
+    "nothing was started: it still waited for Applications to be created",
+    do="After an abort, of a step with `waitForCreation`. Nothing to do.",
+    shown=Shown.PROMOTION,
+)
 NOT_TAKEN_BACK = message(
     "the change of {pointers} could not be taken back: {why}",
     do="After an abort with `onAbort: revert`. Change these fields of the Application by hand.",
     shown=Shown.PROMOTION,
 )
-LEFT_TO_RUN = message(
-    "{app}: the sync was left to run",
-    do="Argo CD goes on with it, and nobody waits for its end. Look at the Application, or set `onTimeout: "
-    "terminate` to have it ended.",
-    shown=Shown.PROMOTION,
-)
-LEFT_AS_IT_WAS = message(
-    "{message}; it was left as it is",
-    do="The end of the sync was not waited for any longer, since the abort was forced or took too long. Look at the "
-    "Application.",
-    shown=Shown.PROMOTION,
-)
-NOT_ASKED_FOR = message(
-    "{app} is not in spec.steps any more; they were changed",
-    do="Somebody edited the steps of a running Promotion. Create a new Promotion with the steps as they should be.",
-    shown=Shown.PROMOTION,
-)
-
 USES = "argocd-update"
 
 ATTEMPTS = 3
 """How often an attempt that other work has undone is made, at most."""
 
+_FAULTS = 3
+_LEAST_ROOM = 64 * 1024
 _BETWEEN_ATTEMPTS = wait_exponential(multiplier=5, exp_base=3, max=60) + wait_random(0, 2)
 _PROMPT = timedelta(seconds=10)
-_ALL_MESSAGES = 64 * 1024
-_LEAST_MESSAGE = 200
-_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """One call of the step: what it is asked for, and what is known."""
+
+    context: StepContext
+    config: ArgoCDUpdateConfig
+    wishes: Wishes
+
+    @property
+    def origin(self) -> Origin:
+        """On whose behalf starts are made."""
+        return Origin(self.context.promotion, self.context.actor)
+
+    def checks(self, record: Record) -> bool:
+        """Whether the target is to be judged from then on."""
+        try:
+            return self.wishes.request(record.key, record.entries).health_check
+        except TargetError:
+            # The steps were edited since; what was deployed is worth a judgement.
+            return True
+
+    @cached_property
+    def full(self) -> bool:
+        """Whether there is no room for the record of one more attempt."""
+        return extent(self.context.records) > max(2 * self.context.room, _LEAST_ROOM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +182,11 @@ class _Look:
     error: KubeError | None = None
     refusal: str = ""
 
+    @property
+    def failed(self) -> bool:
+        """It has ended for good, and not well."""
+        return self.wait is None and not self.intends and self.attempts[-1].state is not TargetState.SUCCEEDED
+
 
 class ArgoCDUpdate:
     """Runs the step."""
@@ -135,54 +201,98 @@ class ArgoCDUpdate:
     async def run(self, context: StepContext) -> StepOutcome:
         """Record the intents, start what may be started, and see how far it got."""
         try:
-            config = read_config(context.config)
+            turn = self._turn(context)
         except ValueError as error:
-            left = [_left(record, self._argocd.observe(record).present) for record in context.records]
-            said = [INVALID_CONFIGURATION(faults=error), *(record.message for record in _latest(left))]
-            return Finished(StepStatus.FAILED, _joined(said), records=left)
-        wanted = requests(config, context.stage_key, self._argocd.default_namespace)
+            ended = [left(record, self._argocd.observe(record).present) for record in context.records]
+            said = [INVALID_CONFIGURATION(faults=error), *(record.message for record in latest(ended))]
+            return Finished(StepStatus.FAILED, first_few(said), records=ended)
         if not context.records:
-            return await self._intend(context, wanted)
+            return await self._begin(turn)
         if any(record.stopping_since for record in context.records):
-            return await self._end_late(context)
-        return await self._go_on(context, config, {request.key: request for request in wanted})
+            return await self._end_rest(turn)
+        return await self._go_on(turn)
 
-    async def _intend(self, context: StepContext, wanted: Sequence[UpdateRequest]) -> StepOutcome:
-        """Check all Applications before any is touched, and say what is going to be done to each."""
+    def _turn(self, context: StepContext) -> _Turn:
+        """Raises ValueError if the configuration is wrong."""
+        config = read_config(context.config)
+        return _Turn(context, config, Wishes(config, context.stage_key, self._argocd.default_namespace))
+
+    async def _begin(self, turn: _Turn) -> StepOutcome:
+        """Find out which Applications it is about, check them all, and say what is going to be done to each."""
+        context = turn.context
         try:
-            stamp, origin = _stamp(context, 1), _origin(context)
-        except StampError as error:
+            chosen = await choose(self._argocd.admission, turn.wishes, context)
+            if isinstance(chosen, Incomplete):
+                if all(each in context.awaited for each in chosen.awaited):
+                    return Waiting(chosen.message, (), notable=True, look_after=chosen.look_after)
+                return Intend((), awaited=chosen.awaited)
+            records = await self._intents(turn, chosen.requests)
+        except (TargetError, StampError) as error:
             return Finished(StepStatus.ERRORED, str(error))
-        intend = partial(self._argocd.intend, stamp=stamp, origin=origin, taken_over=context.taken_over)
+        output = left_out_output(chosen.left_out)
+        return Intend(records, output=output or None, warning=left_out_message(output))
+
+    async def _intents(self, turn: _Turn, requests: Sequence[UpdateRequest]) -> list[Record]:
+        """The intents to record; raises TargetError if they cannot be carried out, or there are too many of them."""
+        context = turn.context
+        stamp, room = _stamp(context, 1), max(context.room, _LEAST_ROOM)
+        if len(requests) * LEAST_EXTENT > room:
+            raise TargetError(TOO_MANY(count=len(requests), most=room // LEAST_EXTENT))
+        intend = partial(self._argocd.intend, stamp=stamp, origin=turn.origin, taken_over=context.taken_over)
         try:
-            return Intend([await intend(request) for request in wanted])
-        except BaseException as error:
-            for request in wanted:
+            records = await self._all_or_none(requests, intend)
+            _check_room(records, room)
+        except BaseException:
+            for request in requests:
                 self._argocd.forget(request.key, str(stamp))
-            if not isinstance(error, TargetError):
-                raise
-            return Finished(StepStatus.ERRORED, str(error))
+            raise
+        if context.now - context.started_at > _PROMPT:
+            # Its time begins now: until here it was waited for what others had to make.
+            now = str(Time.of(context.now))
+            records = [msgspec.structs.replace(record, free_since=now) for record in records]
+        return records
 
-    async def _go_on(
-        self, context: StepContext, config: ArgoCDUpdateConfig, wanted: Mapping[Key, UpdateRequest]
-    ) -> StepOutcome:
-        """Bring each target further; each stands alone, whatever becomes of the others."""
-        looks = [await self._look(context, wanted, attempts) for attempts in _by_target(context.records)]
+    async def _all_or_none(
+        self, requests: Sequence[UpdateRequest], intend: Callable[[UpdateRequest], Awaitable[Record]]
+    ) -> list[Record]:
+        """What *intend* makes of each; raises TargetError that tells the first few that are refused, and how many."""
+        records: list[Record] = []
+        faults: list[str] = []
+        for request in requests:
+            try:
+                records.append(await intend(request))
+            except TargetError as error:
+                faults.append(str(error))
+            if len(faults) == _FAULTS:
+                break
+        if faults:
+            unseen = requests[len(records) + len(faults) :]
+            more = sum(self._argocd.admission.refuses(request) for request in unseen)
+            raise TargetError(first_few(faults, len(faults) + more))
+        return records
+
+    async def _go_on(self, turn: _Turn) -> StepOutcome:
+        """Bring each target further; each stands alone, unless the failure of one is to end all."""
+        context, config = turn.context, turn.config
+        looks = await self._looks(turn)
         records = [record for look in looks for record in look.attempts]
-        records = [_bounded(record, len(records)) for record in records]
+        records = [bounded(record, len(records)) for record in records]
         waits = [look.wait for look in looks if look.wait is not None]
         if any(look.intends for look in looks):
             return Intend(records)
         if not waits:
-            return _finish(records, [look.refusal for look in looks if look.refusal])
-        left = [_time_left(context, look) for look in looks if look.wait is not None]
+            refusals = [look.refusal for look in looks if look.refusal]
+            return _finish(turn, records, refusals)
+        if config.on_partial_failure == "terminate" and any(look.failed for look in looks):
+            return self._terminating(turn, records, waits)
+        times = [_time_left(context, look) for look in looks if look.wait is not None]
         if (
-            least := min((seconds for seconds in left if seconds is not None), default=None)
+            least := min((seconds for seconds in times if seconds is not None), default=None)
         ) is not None and least <= 0:
-            return await self._time_out(context, config, records, waits)
-        again = [*left, *(wait.look_after for wait in waits)]
+            return await self._unseen(turn, records, waits) or self._time_out(turn, records, waits)
+        again = [*times, *(wait.look_after for wait in waits)]
         return Waiting(
-            _joined([wait.message for wait in waits]),
+            first_few([wait.message for wait in waits]),
             records,
             any(wait.notable for wait in waits),
             min((seconds for seconds in again if seconds is not None), default=None),
@@ -190,35 +300,59 @@ class ArgoCDUpdate:
             {wait.record.key: wait.cause for wait in waits},
         )
 
-    async def _look(
-        self, context: StepContext, wanted: Mapping[Key, UpdateRequest], attempts: Sequence[Record]
-    ) -> _Look:
+    async def _looks(self, turn: _Turn) -> list[_Look]:
+        """Each target in its turn. Where one failure ends all: what has ended first, and nothing is begun after it."""
+        groups = by_target(turn.context.records)
+        if turn.config.on_partial_failure == "wait":
+            return [await self._look(turn, attempts) for attempts in groups]
+        looks: dict[Key, _Look] = {}
+        failed = False
+        for attempts in sorted(groups, key=self._order_of_begin):
+            look = self._glance(attempts) if failed else await self._look(turn, attempts)
+            failed = failed or look.failed
+            looks[attempts[-1].key] = look
+        return [looks[attempts[-1].key] for attempts in groups]
+
+    def _order_of_begin(self, attempts: Sequence[Record]) -> int:
+        last = attempts[-1]
+        return 0 if last.state.final else 1 if self._argocd.observe(last).present else 2
+
+    def _glance(self, attempts: Sequence[Record]) -> _Look:
+        """How a target stands, where nothing is begun on it any more."""
+        *past, last = attempts
+        if last.state.final:
+            return _Look(attempts)
+        seen = self._argocd.observe(last)
+        return _Look([*past, seen.record], wait=None if seen.record.state.final else seen)
+
+    async def _look(self, turn: _Turn, attempts: Sequence[Record]) -> _Look:
         *past, record = attempts
         if record.state.final and record.state is not TargetState.WRONG_REVISION:
             return _Look(attempts)
         try:
-            request = _request(wanted, record)
+            request = turn.wishes.request(record.key, record.entries)
             if record.state.final:
-                return await self._repeat(context, request, attempts)
-            seen = await self._argocd.pursue(record, request, _origin(context))
+                return await self._repeat(turn, request, attempts)
+            seen = await self._argocd.pursue(record, request, turn.origin)
             if seen.fresh is not None:
                 return _Look([*past, seen.fresh], intends=True)
             if seen.repeatable:
-                return await self._repeat(context, request, [*past, seen.record])
+                return await self._repeat(turn, request, [*past, seen.record])
         except (TargetError, StampError) as error:
             if record.state.final:
                 return _Look(attempts, refusal=str(error))
             present = self._argocd.observe(record).present
-            return _Look([*past, _left(record, present, str(error)) if present else _refused(record, error)])
+            return _Look([*past, left(record, present, str(error)) if present else refused(record, error)])
         except KubeError as error:
             present = self._argocd.observe(record).present
             return _Look(attempts, wait=Observation(record, str(error), present=present), error=error)
-        record = self._with_time_of_its_own(context, seen)
+        record = self._with_time_of_its_own(turn.context, seen)
         return _Look([*past, record], wait=None if record.state.final else seen)
 
-    async def _repeat(self, context: StepContext, request: UpdateRequest, attempts: Sequence[Record]) -> _Look:
+    async def _repeat(self, turn: _Turn, request: UpdateRequest, attempts: Sequence[Record]) -> _Look:
         """Make a new attempt after one that other work has undone; not at once, and not for ever."""
         *past, last = attempts
+        context = turn.context
         count = sum(record.state is last.state for record in attempts)
         known = any(
             (record.key, record.stamp) == (last.key, last.stamp) and record.state.final for record in context.records
@@ -234,9 +368,11 @@ class ArgoCDUpdate:
             if now < kept.repeat_at:
                 said = TRYING_AGAIN(message=last.message)
                 return _Look(attempts, wait=Observation(last, said, notable=True, look_after=kept.repeat_at - now))
+        if turn.full:
+            return _Look(attempts, refusal=NO_NEW_ATTEMPT(why=NO_ROOM()))
         try:
             stamp = _stamp(context, max(record.attempt for record in attempts) + 1)
-            new = await self._argocd.intend(request, stamp, _origin(context))
+            new = await self._argocd.intend(request, stamp, turn.origin)
         except (TargetError, StampError, Forbidden) as error:
             # The last attempt ended as it did; that there is no other is not its end.
             return _Look(attempts, refusal=NO_NEW_ATTEMPT(why=error))
@@ -259,37 +395,58 @@ class ArgoCDUpdate:
 
     # -- towards an end -------------------------------------------------------------------------------------------
 
-    async def _time_out(
-        self,
-        context: StepContext,
-        config: ArgoCDUpdateConfig,
-        records: Sequence[Record],
-        waits: Sequence[Observation],
-    ) -> Waiting | Finished:
+    async def _unseen(self, turn: _Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting | None:
+        """What to wait for before the time is up; None if it is.
+
+        That a sync did not end in time is never said from the cache alone: Argo CD's API server may be away, and the
+        sync have ended long ago.
+        """
+        try:
+            for wait in waits:
+                await self._argocd.applications.read_live(wait.record.key)
+        except KubeError as error:
+            said = UNSEEN_WHEN_TIME_WAS_UP(time=_time(turn.context.timeout), why=error)
+            return Waiting(said, records, notable=True, error=error)
+        if any(self._argocd.observe(wait.record).record.state.final for wait in waits):
+            return Waiting(first_few([wait.message for wait in waits]), records, look_after=0.0)
+        return None
+
+    def _time_out(self, turn: _Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting | Finished:
         """The step has had its time: let go of what is under way, or end it."""
+        context = turn.context
+        if turn.config.on_timeout == "terminate":
+            message = _timed_out(context, first_few([wait.message for wait in waits]))
+            return _to_be_ended(context, records, waits, message)
         present = {(wait.record.key, wait.record.stamp): wait.present for wait in waits}
-        if config.on_timeout == "terminate":
-            now = str(Time.of(context.now))
-            marked = [
-                msgspec.structs.replace(record, stopping_since=now) if (record.key, record.stamp) in present else record
-                for record in records
-            ]
-            # Durable first: what follows must not be taken for somebody else's doing.
-            return Waiting(_timed_out(context, _joined([wait.message for wait in waits])), marked, True, 0.0)
         ended = [
-            _left(record, present[record.key, record.stamp]) if (record.key, record.stamp) in present else record
+            left(record, present[record.key, record.stamp]) if (record.key, record.stamp) in present else record
             for record in records
         ]
         said = [record.message for record in ended if (record.key, record.stamp) in present]
-        return Finished(StepStatus.FAILED, _timed_out(context, _joined(said)), records=ended)
+        return Finished(StepStatus.FAILED, _timed_out(context, first_few(said)), records=ended)
 
-    async def _end_late(self, context: StepContext) -> Waiting | Finished:
-        """Terminate what was under way when the step had had its time."""
+    def _terminating(self, turn: _Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting:
+        """One target has failed: end the others, too."""
+        said = ENDING_THE_OTHERS(failures=first_few(_failures(records)), waits=first_few([w.message for w in waits]))
+        return _to_be_ended(turn.context, records, waits, said)
+
+    async def _end_rest(self, turn: _Turn) -> Waiting | Finished:
+        """Terminate what was under way when the step had had its time, or when one target had failed."""
+        context = turn.context
+        # What had failed before the others were asked to end is the reason for that, if the step wants it so.
+        failures = _failures(context.records) if turn.config.on_partial_failure == "terminate" else []
         outcome = await self._end_all(context, give_up=self._out_of_patience(context))
         if isinstance(outcome, Waiting):
-            return dataclasses.replace(outcome, message=_timed_out(context, outcome.message))
-        said = _joined([record.message for record in _latest(outcome)])
-        return Finished(StepStatus.FAILED, _timed_out(context, said), records=outcome)
+            said = _said_of_end(context, failures, outcome.message)
+            return dataclasses.replace(outcome, message=said)
+        stopped = {(record.key, record.stamp) for record in context.records if record.stopping_since}
+        others = [record.message for record in latest(outcome) if (record.key, record.stamp) in stopped]
+        return Finished(
+            StepStatus.FAILED,
+            _said_of_end(context, failures, first_few(others)),
+            _output(outcome, context.output),
+            records=outcome,
+        )
 
     def _out_of_patience(self, context: StepContext) -> bool:
         """Whether the end was waited for long enough; by our own clock from when this process first saw that it is."""
@@ -308,19 +465,22 @@ class ArgoCDUpdate:
         outcome = await self._end_all(context, give_up=give_up)
         if isinstance(outcome, Waiting):
             return outcome
-        said = [record.message for record in _latest(outcome)]
-        said += await self._taken_back(context, _changes(outcome), give_up=give_up)
-        return Finished(StepStatus.ABORTED, _joined(said), records=outcome)
+        said = [record.message for record in latest(outcome)]
+        said += [NOTHING_STARTED()] if context.awaited and not outcome else []
+        said += await self._taken_back(context, changes(outcome), give_up=give_up)
+        return Finished(StepStatus.ABORTED, first_few(said), records=outcome)
 
     async def _adopted(self, context: StepContext) -> list[Record]:
         """What a real Kargo has started for this step before we took it over."""
         try:
-            config = read_config(context.config)
+            wishes = self._turn(context).wishes
+            found = [self._argocd.admission.find(choice) for choice in wishes.choices]
+            there = resolve(wishes.choices, found, lambda _app: None)
+            requests = [target_request(wishes, target) for target in there.targets.items()]
         except ValueError:
             return []
-        wanted = requests(config, context.stage_key, self._argocd.default_namespace)
-        found = [await self._argocd.adopt(request, context.alias, context.promotion) for request in wanted]
-        return [record for record in found if record is not None]
+        adopted = [await self._argocd.adopt(request, context.alias, context.promotion) for request in requests]
+        return [record for record in adopted if record is not None]
 
     async def _end_all(self, context: StepContext, *, give_up: bool) -> Waiting | list[Record]:
         """Terminate what runs and let nothing begin; the records once all have ended."""
@@ -340,34 +500,33 @@ class ArgoCDUpdate:
             if seen.record.state.final:
                 records.append(seen.record)
             elif give_up:
-                records.append(_left(seen.record, seen.present, seen.message))
+                records.append(left(seen.record, seen.present, seen.message))
             else:
                 records.append(record)
                 waits.append(seen)
         if waits:
             again = min((wait.look_after for wait in waits if wait.look_after is not None), default=None)
             causes = {wait.record.key: wait.cause for wait in waits}
-            return Waiting(_joined([wait.message for wait in waits]), records, True, again, failure, causes)
-        return records
+            return Waiting(first_few([wait.message for wait in waits]), records, True, again, failure, causes)
+        return [bounded(record, len(records)) for record in records]
 
     async def _taken_back(self, context: StepContext, records: Sequence[Record], *, give_up: bool) -> list[str]:
         """What became of the fields of the spec that the starts have changed, in words."""
         changed = [record for record in records if record.before]
         try:
-            config = read_config(context.config)
+            turn = self._turn(context)
         except ValueError:
-            config = None
-        if config is None or config.on_abort == "keep":
-            return [KEEPS_CHANGE(app=describe(r.key), pointers=_pointers(r)) for r in changed]
-        wanted = {r.key: r for r in requests(config, context.stage_key, self._argocd.default_namespace)}
+            turn = None
+        if turn is None or turn.config.on_abort == "keep":
+            return [KEEPS_CHANGE(app=describe(r.key), pointers=pointers(r)) for r in changed]
         said = []
         for record in changed:
             try:
-                done = await self._argocd.revert(record, _request(wanted, record))
+                done = await self._argocd.revert(record, turn.wishes.request(record.key, record.entries))
             except (KubeError, TargetError) as error:
                 if isinstance(error, KubeError) and not isinstance(error, (Invalid, Forbidden)) and not give_up:
                     raise
-                done = NOT_TAKEN_BACK(pointers=_pointers(record), why=error)
+                done = NOT_TAKEN_BACK(pointers=pointers(record), why=error)
             said.append(f"{describe(record.key)}: {done}")
         return said
 
@@ -376,32 +535,6 @@ def _stamp(context: StepContext, attempt: int) -> Stamp:
     return make_stamp(
         context.instance, context.project, context.promotion, context.promotion_uid, context.alias, attempt
     )
-
-
-def _origin(context: StepContext) -> Origin:
-    return Origin(context.promotion, context.actor)
-
-
-def _by_target(records: Sequence[Record]) -> list[list[Record]]:
-    """The attempts on each target, oldest first, in the order in which the targets were first named."""
-    grouped: dict[Key, list[Record]] = {}
-    for record in records:
-        grouped.setdefault(record.key, []).append(record)
-    return [sorted(attempts, key=lambda record: record.attempt) for attempts in grouped.values()]
-
-
-def _latest(records: Sequence[Record]) -> list[Record]:
-    return [attempts[-1] for attempts in _by_target(records)]
-
-
-def _changes(records: Sequence[Record]) -> list[Record]:
-    """The latest attempt on each target, with all that the attempts have changed; the latest former value counts."""
-    merged = []
-    for attempts in _by_target(records):
-        begun = [record for record in attempts if record.state not in {TargetState.NOT_STARTED, TargetState.REFUSED}]
-        before = {field.pointer: field for record in begun for field in record.before}
-        merged.append(msgspec.structs.replace(attempts[-1], before=tuple(before.values())))
-    return merged
 
 
 def _time_left(context: StepContext, look: _Look) -> float | None:
@@ -413,58 +546,60 @@ def _time_left(context: StepContext, look: _Look) -> float | None:
     return (context.timeout - (context.now - since)).total_seconds()
 
 
-def _refused(record: Record, error: Exception) -> Record:
-    return record.ended(TargetState.REFUSED, str(error))
-
-
-def _left(record: Record, present: bool, message: str = "") -> Record:
-    """*record* as it is when nobody waits for it any longer."""
-    if record.state.final:
-        return record
-    if not present:
-        return record.ended(TargetState.NOT_STARTED, NOT_STARTED(app=describe(record.key)))
-    said = LEFT_AS_IT_WAS(message=message) if message else LEFT_TO_RUN(app=describe(record.key))
-    return record.ended(TargetState.DETACHED, said)
-
-
 def _timed_out(context: StepContext, said: str) -> str:
     if context.timeout is None:
         return TIMED_OUT(message=said)
-    return TIMED_OUT_AFTER(time=Duration.of(context.timeout.total_seconds()), message=said)
+    return TIMED_OUT_AFTER(time=_time(context.timeout), message=said)
 
 
-def _pointers(record: Record) -> str:
-    return ", ".join(field.pointer for field in record.before)
+def _time(timeout: timedelta | None) -> str:
+    return Duration.of(timeout.total_seconds()) if timeout is not None else ""
 
 
-def _request(by_key: Mapping[Key, UpdateRequest], record: Record) -> UpdateRequest:
-    """What the step asks of the target of *record*; raises TargetError if it does not ask for it any more."""
-    request = by_key.get(record.key)
-    if request is None:
-        raise TargetError(NOT_ASKED_FOR(app=describe(record.key)))
-    return request
+def _check_room(records: Sequence[Record], room: int) -> None:
+    """Raise TargetError if *records* will not fit into *room* bytes of the Promotion."""
+    needed = extent(records)
+    if needed > room:
+        raise TargetError(TOO_LARGE(count=len(records), needed=needed, room=room))
 
 
-def _bounded(record: Record, among: int) -> Record:
-    """*record* with its share of the room that the messages of one step may take: an object has 1.5 MiB in all."""
-    room = max(_LEAST_MESSAGE, _ALL_MESSAGES // among)
-    if len(record.message.encode()) <= room:
-        return record
-    return record.ended(record.state, record.message.encode()[: room - 3].decode(errors="ignore") + "…")
+def _to_be_ended(
+    context: StepContext, records: Sequence[Record], waits: Sequence[Observation], message: str
+) -> Waiting:
+    """Mark what is waited for as to be ended, durably first: its end must not be taken for somebody else's doing."""
+    now = str(Time.of(context.now))
+    waited_for = {(wait.record.key, wait.record.stamp) for wait in waits}
+    marked = [
+        msgspec.structs.replace(record, stopping_since=now) if (record.key, record.stamp) in waited_for else record
+        for record in records
+    ]
+    return Waiting(message, marked, notable=True, look_after=0.0)
 
 
-def _joined(messages: Sequence[str]) -> str:
-    """The first few of *messages*, and how many more there are."""
-    more = f"; and {len(messages) - _SHOWN} more" if len(messages) > _SHOWN else ""
-    return "; ".join(messages[:_SHOWN]) + more
+def _failures(records: Sequence[Record]) -> list[str]:
+    """What is said of the targets that failed by themselves."""
+    ended = [r for r in latest(records) if r.state.final and not r.stopping_since]
+    return [record.message for record in ended if record.state is not TargetState.SUCCEEDED]
 
 
-def _finish(records: Sequence[Record], refusals: Sequence[str] = ()) -> Finished:
-    """All Applications have ended: the step is what the worst of them is."""
-    latest = _latest(records)
-    output = {"apps": [{"name": r.name, "namespace": r.namespace} for r in latest]}
-    bad = [r for r in latest if r.state is not TargetState.SUCCEEDED]
+def _said_of_end(context: StepContext, failures: Sequence[str], others: str) -> str:
+    """What is said of a step that ends what it has under way, and why it does."""
+    if failures:
+        return ENDING_THE_OTHERS(failures=first_few(failures), waits=others)
+    return _timed_out(context, others)
+
+
+def _output(records: Sequence[Record], before: Any) -> dict[str, Any]:
+    """What the step puts out in the end; *before* is what it has put out so far."""
+    return {"apps": [{"name": r.name, "namespace": r.namespace} for r in latest(records)], **left_out_of(before)}
+
+
+def _finish(turn: _Turn, records: Sequence[Record], refusals: Sequence[str]) -> Finished:
+    """All Applications have ended: the step is what the worst of them is; a dry run says nothing of what is there."""
+    ends, output = latest(records), _output(records, turn.context.output)
+    bad = [r for r in ends if r.state is not TargetState.SUCCEEDED]
     if bad:
-        return Finished(StepStatus.FAILED, _joined([*(r.message for r in bad), *refusals]), output, records=records)
-    check = HealthCheckStep(uses=USES, config=check_config(latest))
-    return Finished(StepStatus.SUCCEEDED, "", output, check, records)
+        return Finished(StepStatus.FAILED, first_few([*(r.message for r in bad), *refusals]), output, records=records)
+    judged = [record for record in ends if not record.sync.dry_run and turn.checks(record)]
+    check = HealthCheckStep(uses=USES, config=check_config(judged)) if judged else None
+    return Finished(StepStatus.SUCCEEDED, left_out_message(output), output, check, records)

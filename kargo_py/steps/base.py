@@ -7,16 +7,23 @@ call comes a moment later or from another process after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kargo_py.api.names import Actor
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
-from kargo_py.deployers.base import Record, WaitCause
+from kargo_py.deployers.base import Awaited, Record, WaitCause
+from kargo_py.kube.cache import Cache
 from kargo_py.kube.errors import KubeError
+from kargo_py.kube.predicates import Predicate, always
 from kargo_py.kube.resources import Key
+
+T = TypeVar("T")
+
+ROOM = 512 * 1024
+"""Bytes that a Promotion should not exceed: etcd takes 1.5 MiB, and its Stage and its readers have to cope with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,8 @@ class StepContext:
     ``records`` are this step's own, as they stand in the Promotion's status. ``instance`` names the control plane.
     ``timeout`` None: the step may take as long as it takes; it counts from ``started_at``. What is being stopped is
     waited for as long as ``patience``. ``taken_over``: the Promotion was Running without records when it was read, so
-    something else, a real Kargo say, may have begun this step.
+    something else, a real Kargo say, may have begun this step. ``awaited`` is what this step is recorded to wait for,
+    ``output`` what it has put out so far. ``room``: bytes that its records may take in the Promotion.
     """
 
     instance: str
@@ -43,6 +51,9 @@ class StepContext:
     patience: timedelta = timedelta(minutes=10)
     records: Sequence[Record] = ()
     taken_over: bool = False
+    awaited: Sequence[Awaited] = ()
+    output: Any = None
+    room: int = ROOM
 
     @property
     def stage_key(self) -> str:
@@ -52,9 +63,16 @@ class StepContext:
 
 @dataclass(frozen=True, slots=True)
 class Intend:
-    """Write these records into the Promotion's status, then call again; nothing was started."""
+    """Write this into the Promotion's status, then call again; nothing was started.
+
+    ``awaited``: objects whose creation is waited for. ``output``: what the step puts out already, if not None.
+    ``warning``: what the user should be told of in an Event.
+    """
 
     records: Sequence[Record]
+    awaited: Sequence[Awaited] = ()
+    output: Mapping[str, Any] | None = None
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +131,28 @@ class StepRunner(Protocol):
         With *give_up* it finishes now and its records say what was left running. Intend: something was found under way
         that is not on record yet. May raise KubeError.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Watch(Generic[T]):
+    """Where the targets of a kind of step are seen: a change there wakes the Promotions and Stages it is about.
+
+    Those are the Promotions that have the changed object on record, and the Stages whose health checks name it. ``key``
+    gives its namespace and name, ``predicate`` which changes count.
+    """
+
+    cache: Cache[T]
+    key: Callable[[T], Key]
+    predicate: Predicate[T] = field(default_factory=always)
+
+
+_SHOWN = 3
+
+
+def first_few(messages: Sequence[str], count: int = 0) -> str:
+    """The first few of *messages*, and how many more there are of *count*, if not all are given."""
+    rest = max(count, len(messages)) - _SHOWN
+    return "; ".join(messages[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def no_expressions(config: Any) -> str | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from kargo_py.api.types import PlainDuration, wire_name
-from kargo_py.argocd.selectors import Selector, read_selector
+from kargo_py.argocd.selectors import Operator, Selector, read_selector
+from kargo_py.argocd.targets import Choice
 from kargo_py.messages import Shown, message
 
 NOT_A_STRING = message(
@@ -35,26 +36,51 @@ class Config(BaseModel):
 NonEmpty = Annotated[str, Field(min_length=1)]
 
 
+class LabelExpression(Config):
+    """One requirement of a selector."""
+
+    key: NonEmpty
+    """Key of a label."""
+    operator: Operator
+    """`In` and `NotIn` need values, `Exists` and `DoesNotExist` take none."""
+    values: Sequence[str] = ()
+    """Values of that label."""
+
+
+class LabelSelector(Config):
+    """The form of a selector, for the reference; :func:`~kargo_py.argocd.selectors.read_selector` checks it."""
+
+    match_labels: Mapping[str, str] | None = None
+    """Labels with their values; at least one of these two fields must say something."""
+    match_expressions: Sequence[LabelExpression] = ()
+    """Requirements about labels."""
+
+
 def _selector(value: Any) -> Selector | None:
     return None if value is None else read_selector(value)
 
 
 class AppChoice(Config):
-    """Which Applications an entry is about: one by name, or all with certain labels; "" is the default namespace.
-
-    ``wait_for_creation``: how long to wait until there is one.
-    """
+    """Which Applications an entry is about: one by name, or all with certain labels."""
 
     name: str = ""
-    selector: Annotated[Selector | None, PlainValidator(_selector)] = None
+    """The Application, by name; exactly one of `name` and `selector`."""
+    selector: Annotated[Selector | None, PlainValidator(_selector, json_schema_input_type=LabelSelector)] = None
+    """The Applications, by label: all requirements must hold."""
     namespace: str = ""
+    """Namespace of the Applications; that of `--argocd-namespace` if not given."""
     wait_for_creation: PlainDuration | None = None
+    """How long to wait until there is such an Application, like `5m`. An addition of kargo-py."""
 
     @model_validator(mode="after")
     def _one_choice(self) -> Self:
         if bool(self.name) == bool(self.selector):
             raise ValueError(ONE_OF_NAME_AND_SELECTOR())
         return self
+
+    def choice(self, default_namespace: str) -> Choice:
+        """Which Applications these are."""
+        return Choice(self.namespace or default_namespace, self.name, self.selector)
 
 
 C = TypeVar("C", bound=Config)

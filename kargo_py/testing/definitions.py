@@ -8,7 +8,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
-from kargo_py.api.crd import KINDS, crd
+from kargo_py.api.crd import crd
+from kargo_py.api.kinds import KINDS
 from kargo_py.controllers.world import NAMESPACES
 from kargo_py.kube.client import Client, JsonObject
 from kargo_py.kube.codec import JSON, encode
@@ -26,9 +27,9 @@ _SERVED_SECONDS: Final = 60.0
 
 
 @cache
-def definitions() -> Sequence[JsonObject]:
-    """Every CustomResourceDefinition."""
-    return [*[crd(kind) for kind in KINDS], APPLICATION]
+def definitions(*, strict: bool = False) -> Sequence[JsonObject]:
+    """Every CustomResourceDefinition; *strict*: Kargo's kinds as Kargo defines them."""
+    return [*[crd(kind, strict=strict) for kind in KINDS], APPLICATION]
 
 
 async def install(client: Client) -> None:

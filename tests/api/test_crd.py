@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from kargo_py.api import crd
+from kargo_py.api import crd, kinds
 from kargo_py.api.types import Duration, JsonObject, MicroTime, Time
 
 CRDS = Path(__file__).parents[2] / "crds"
-KINDS = {kind.plural: kind for kind in crd.KINDS}
+KINDS = {kind.plural: kind for kind in kinds.KINDS}
 
 
 @cache
@@ -47,11 +47,12 @@ def _nodes(schema: JsonObject, path: str) -> Iterator[tuple[str, JsonObject]]:
 
 # --- What they say --------------------------------------------------------------------------------------------------
 
+_RULES = "x-kubernetes-validations"
 EVERY = pytest.mark.parametrize("plural", list(KINDS))
 
 _ALLOWED = {
     *("type", "description", "properties", "required", "items", "additionalProperties", "enum", "format", "pattern"),
-    *("minLength", "maxLength", "minItems", "minimum", "maximum", "default"),
+    *("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "default", "not"),
     *("x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations"),
     *("x-kubernetes-list-type", "x-kubernetes-list-map-keys"),
 }
@@ -96,11 +97,22 @@ def test_every_field_is_explained(plural: str) -> None:
         ("freights", "Namespaced", [], ["Alias", "Origin (Kind)", "Origin (Name)", "Age"]),
         ("warehouses", "Namespaced", [], ["Shard", "Age"]),
         ("projects", "Cluster", [], ["Ready", "Status", "Age"]),
+        ("projectconfigs", "Namespaced", [], ["Ready", "Status", "Age"]),
+        ("clusterconfigs", "Cluster", ["clusterconfig", "clusterconfigs"], ["Ready", "Status", "Age"]),
+        ("promotiontasks", "Namespaced", ["promotask", "promotasks"], ["Age"]),
+        ("clusterpromotiontasks", "Cluster", ["clusterpromotask", "clusterpromotasks"], ["Age"]),
+        (
+            "promotionrequests",
+            "Namespaced",
+            ["promotionrequest", "promotionrequests"],
+            ["Stage", "Freight", "Phase", "Age"],
+        ),
+        ("targets", "Namespaced", [], ["Age"]),
     ],
 )
 def test_definition(plural: str, scope: str, short_names: list[str], columns: list[str]) -> None:
-    """Names, scope, columns and the status subresource are Kargo's."""
-    definition = _definition(plural)
+    """Names, scope, columns and the status subresource are Kargo's; ours has more columns, in no other order."""
+    definition = crd.crd(KINDS[plural], strict=True)
     spec = definition["spec"]
     kind = KINDS[plural].model.kind_name
     assert definition["metadata"]["name"] == f"{plural}.kargo.akuity.io"
@@ -110,8 +122,15 @@ def test_definition(plural: str, scope: str, short_names: list[str], columns: li
     assert spec["names"]["singular"] == kind.lower()
     (version,) = spec["versions"]
     assert version["name"] == "v1alpha1"
-    assert version["subresources"] == {"status": {}}
+    assert version.get("subresources") == (None if plural.endswith("tasks") else {"status": {}})
     assert [column["name"] for column in version["additionalPrinterColumns"]] == columns
+
+    ours = _definition(plural)
+    (our_version,) = ours["spec"]["versions"]
+    more = [column["name"] for column in our_version["additionalPrinterColumns"]]
+    assert [name for name in more if name in columns] == columns
+    assert {**ours["spec"], "versions": []} == {**spec, "versions": []}
+    assert our_version.get("subresources") == version.get("subresources")
 
 
 @pytest.mark.parametrize(
@@ -160,6 +179,124 @@ def test_spec_is_closed_and_status_open() -> None:
     assert "x-kubernetes-preserve-unknown-fields" not in _field("stages", "spec.promotionTemplate.spec.steps[]")
     for path in ("status", "status.freightHistory[]", "status.lastPromotion", "status.health"):
         assert _field("stages", path)["x-kubernetes-preserve-unknown-fields"] is True
+
+
+# --- As Kargo defines them --------------------------------------------------------------------------------------------
+
+KARGOS = {
+    "promotions": {
+        "spec": "stage freight origin target vars steps",
+        "spec.steps[]": "uses task as if continueOnError retry vars config",
+        "status": "lastHandledRefresh phase message freight freightCollection healthChecks startedAt finishedAt "
+        "currentStep stepExecutionMetadata state",
+        "status.stepExecutionMetadata[]": "alias startedAt finishedAt errorCount status message continueOnError",
+        "status.freight": "name commits images charts artifacts origin",
+    },
+    "stages": {
+        "spec": "shard vars requestedFreight promotionTemplate verification targets",
+        "status": "conditions lastHandledRefresh freightHistory freightSummary health observedGeneration "
+        "currentPromotion lastPromotion autoPromotionEnabled autoPromotionHolds effectiveAutoPromotionHolds metadata "
+        "currentPromotionRequest lastPromotionRequest promotionWindowStatus",
+        "status.health": "status issues config output",
+        "status.lastPromotion": "name freight status finishedAt",
+        "status.lastPromotion.status": "lastHandledRefresh phase message freight freightCollection healthChecks "
+        "startedAt finishedAt currentStep stepExecutionMetadata state",
+        "status.freightHistory[]": "id items verificationHistory",
+    },
+    "freights": {
+        "": "apiVersion kind metadata alias discoveredAt origin commits images charts artifacts status",
+        "commits[]": "repoURL id branch tag message author committer subscriptionName",
+        "images[]": "repoURL tag digest annotations subscriptionName",
+        "charts[]": "repoURL name version subscriptionName",
+        "artifacts[]": "artifactType subscriptionName version metadata",
+        "status": "currentlyIn verifiedIn approvedFor metadata",
+    },
+    "warehouses": {
+        "spec": "shard interval freightCreationPolicy subscriptions freightCreationCriteria",
+        "status": "conditions lastHandledRefresh observedGeneration lastFreightID discoveredArtifacts",
+        "status.discoveredArtifacts": "discoveredAt git images charts results",
+    },
+    "projects": {"status": "conditions stats"},
+    "projectconfigs": {
+        "spec": "promotionPolicies webhookReceivers freightLinks stageLinks promotionWindows",
+        "spec.promotionPolicies[]": "stage stageSelector autoPromotionEnabled autoRollback",
+        "spec.promotionPolicies[].stageSelector": "name matchLabels matchExpressions",
+        "status": "conditions observedGeneration lastHandledRefresh webhookReceivers",
+    },
+    "clusterconfigs": {
+        "spec": "webhookReceivers gitClient freightLinks stageLinks promotionWindows",
+        "status": "conditions observedGeneration lastHandledRefresh webhookReceivers",
+    },
+    "promotiontasks": {"spec": "vars steps"},
+    "clusterpromotiontasks": {"spec": "vars steps"},
+}
+"""The fields that Kargo's API has, as far as somebody acts on them."""
+
+WHOLE = {
+    "promotions": {"spec.steps[].config", "status.healthChecks[].config", "status.state"},
+    "stages": {"spec.targets", "spec.promotionTemplate.spec.steps[].config", "status.health.config"},
+    "freights": {"artifacts[].metadata", "status.metadata"},
+}
+"""Some fields that are JSON of any form with Kargo, too."""
+
+
+def _strict(plural: str) -> JsonObject:
+    (version,) = crd.crd(KINDS[plural], strict=True)["spec"]["versions"]
+    schema: JsonObject = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def _below(schema: JsonObject, path: str) -> JsonObject:
+    for name in path.replace("[]", ".[]").split(".") if path else ():
+        schema = schema["items"] if name == "[]" else schema["properties"][name]
+    return schema
+
+
+@pytest.mark.parametrize(("plural", "path"), [(plural, path) for plural, paths in KARGOS.items() for path in paths])
+def test_strict_has_kargos_fields(plural: str, path: str) -> None:
+    """No field of ours, none less than Kargo's, and whatever is not described is pruned."""
+    found = _below(_strict(plural), path)
+    assert found["properties"].keys() == set(KARGOS[plural][path].split())
+    assert "x-kubernetes-preserve-unknown-fields" not in found
+
+
+@pytest.mark.parametrize(("plural", "path"), [(plural, path) for plural, paths in WHOLE.items() for path in paths])
+def test_strict_keeps_json(plural: str, path: str) -> None:
+    """What may be anything with Kargo is kept whole."""
+    assert _below(_strict(plural), path)["x-kubernetes-preserve-unknown-fields"] is True
+
+
+def test_strict_says_nothing_more() -> None:
+    """It has Kargo's own rules and no others, no limits of lists and no default of the status."""
+    rules = {
+        plural: [rule["rule"] for _, node in _nodes(_strict(plural), "") for rule in node.get(_RULES, ())]
+        for plural in KINDS
+    }
+    assert {plural: len(found) for plural, found in rules.items() if found} == {
+        "promotions": 2,
+        "stages": 3,
+        "projectconfigs": 1,
+        "promotiontasks": 1,
+        "clusterpromotiontasks": 1,
+    }
+    for plural in KINDS:
+        for path, node in _nodes(_strict(plural), plural):
+            assert not {"maxItems", "not"} & node.keys(), path
+    assert not {"default"} & (_strict("promotions")["properties"]["status"].keys())
+
+
+def test_strict_demands_what_kargo_does_of_conditions() -> None:
+    """A condition that Kargo's definitions refuse is refused, for our controllers to be tried against them."""
+    condition = _below(_strict("stages"), "status.conditions[]")
+    assert set(condition["required"]) == {"type", "status", "reason", "message", "lastTransitionTime"}
+    assert condition["properties"]["reason"]["minLength"] == 1
+
+
+def test_strict_is_part_of_ours() -> None:
+    """An object that fits the strict definitions fits ours: they have every field."""
+    for plural in KINDS:
+        ours = {path for path, _ in _nodes(_schema(plural), plural)}
+        assert {path for path, _ in _nodes(_strict(plural), plural)} <= ours
 
 
 # --- The files ------------------------------------------------------------------------------------------------------

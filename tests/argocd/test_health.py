@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from kargo_py.api.stage import HealthState
 from kargo_py.argocd.application import Application, ApplicationCodec
-from kargo_py.argocd.health import SETTLE, Verdict, assess_application, fingerprint
+from kargo_py.argocd.health import PATIENCE, SETTLE, Verdict, assess_application, fingerprint
 from tests.argocd.conftest import application
 
 JsonObject = dict[str, Any]
@@ -50,6 +50,8 @@ def ended(phase: str, message: str = "") -> JsonObject:
     return {**status()["operationState"], "phase": phase, "message": message}
 
 
+HISTORY = [{"id": 6, "revision": "c" * 40}, {"id": 7, "revision": SHA}]
+
 CASES: list[tuple[str, JsonObject, list[str], HealthState, bool, str]] = [
     ("healthy", status(), [SHA], HealthState.HEALTHY, True, ""),
     ("healthy at an abbreviated revision", status(), [SHA[:7]], HealthState.HEALTHY, True, ""),
@@ -69,6 +71,16 @@ CASES: list[tuple[str, JsonObject, list[str], HealthState, bool, str]] = [
      HealthState.HEALTHY, True, ""),
     ("failed sync, though healthy", status(operationState=ended("Failed", "bad hook"), sync=sync(status="OutOfSync")),
      [SHA], HealthState.UNHEALTHY, True, "the last sync failed: bad hook"),
+    ("failed dry run", status(operationState={**ended("Failed", "no"), "operation": {"sync": {"dryRun": True}}},
+     sync=sync(status="OutOfSync")), [SHA], HealthState.HEALTHY, True, ""),
+    ("its target moved, which nobody deploys", status(sync=sync(status="OutOfSync", revision="b" * 40),
+     history=HISTORY), [SHA], HealthState.HEALTHY, True, "deployed, as promoted, but its target is at bbb"),
+    ("another revision was deployed since", status(sync=sync(revision="b" * 40),
+     history=[*HISTORY, {"id": 8, "revision": "b" * 40}]), [SHA], HealthState.UNHEALTHY, True, "at revision bbb"),
+    ("comparison error, of before or after the sync", status(reconciledAt="2026-11-30T12:00:00Z",
+     conditions=[{"type": "ComparisonError", "message": "no repo"}]), [], HealthState.UNHEALTHY, True, "no repo"),
+    ("comparison error, and a sync under way", status(operationState=ended("Running"),
+     conditions=[{"type": "ComparisonError", "message": "no repo"}]), [], HealthState.UNKNOWN, False, "being synced"),
     ("failed sync, mended since", status(operationState=ended("Error")), [SHA], HealthState.HEALTHY, True, ""),
     ("in progress", status(operationState=ended("Running")), [], HealthState.UNKNOWN, False, "being synced"),
     ("not refreshed", status(reconciledAt="2026-11-30T12:00:00Z"), [], HealthState.UNKNOWN, False, "not been"),
@@ -115,6 +127,71 @@ def test_same_second(app: Build) -> None:
     assert Verdict(HealthState.UNKNOWN, early.issues, trusted=False, recheck_after=early.recheck_after) == early
     assert early.recheck_after == pytest.approx(0.2)
     assert assess_application(subject, subject.key, [], SETTLE).trusted
+
+
+@pytest.mark.parametrize(
+    ("automated", "healthy"), [(None, True), ({"enabled": False}, True), ({}, False), ({"prune": True}, False)]
+)
+def test_a_target_that_moved_under_auto_sync(app: Build, automated: JsonObject | None, healthy: bool) -> None:
+    """What runs is what was promoted, but not for long."""
+    spec = {"syncPolicy": {"automated": automated}} if automated is not None else {}
+    subject = app(spec=spec, status=status(sync=sync(revision="b" * 40), history=HISTORY))
+
+    assert (assess_application(subject, subject.key, [SHA], 60).state is HealthState.HEALTHY) is healthy
+
+
+@pytest.mark.parametrize(
+    ("desired", "promoted", "issue"),
+    [
+        ([], [SHA], ""),
+        ([], ["b" * 40], "by now, while bbb"),
+        ([""], ["b" * 40], "by now, while bbb"),
+        ([SHA], ["b" * 40], ""),
+        ([], [], ""),
+        ([], ["b" * 40, SHA], ""),
+    ],
+)
+def test_a_later_revision_where_any_will_do(app: Build, desired: list[str], promoted: list[str], issue: str) -> None:
+    """Without a desired revision a later one is told, and is no fault."""
+    subject = app(status=status())
+
+    verdict = assess_application(subject, subject.key, desired, 60, promoted)
+
+    assert verdict.state is HealthState.HEALTHY
+    assert issue in " ".join(verdict.issues)
+    assert bool(issue) == bool(verdict.issues)
+
+
+@pytest.mark.parametrize(
+    "seen", [status(reconciledAt="2026-11-30T12:00:00Z"), status(sync=sync(comparedTo={}))], ids=["sync", "spec"]
+)
+def test_doubt_is_worth_one_refresh_after_a_while(app: Build, seen: JsonObject) -> None:
+    """Argo CD looks by itself; only where it has not for a while, and nobody asked yet, it should be asked."""
+    subject = app(status=seen)
+    asked = app(status=seen, metadata={"annotations": {"argocd.argoproj.io/refresh": "normal"}})
+
+    early = assess_application(subject, subject.key, [], 4)
+    late = assess_application(subject, subject.key, [], PATIENCE)
+
+    assert (early.trusted, early.refresh, early.recheck_after) == (False, False, PATIENCE - 4)
+    assert (late.trusted, late.refresh, late.recheck_after) == (False, True, None)
+    assert not assess_application(asked, asked.key, [], PATIENCE).refresh
+
+
+def test_a_sync_under_way_is_not_hurried(app: Build) -> None:
+    """No refresh would end it."""
+    subject = app(status=status(), operation={"sync": {}})
+
+    assert not assess_application(subject, subject.key, [], 1000).refresh
+
+
+def test_an_error_that_may_be_over(app: Build) -> None:
+    """An error condition that may be older than the last sync counts only once it has stood for a while."""
+    error = [{"type": "ComparisonError", "message": "no repo"}]
+    subject = app(status=status(reconciledAt="2026-11-30T12:00:00Z", conditions=error))
+
+    assert not assess_application(subject, subject.key, [], 1).trusted
+    assert assess_application(subject, subject.key, [], PATIENCE).state is HealthState.UNHEALTHY
 
 
 def test_absent(app: Build) -> None:

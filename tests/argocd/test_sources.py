@@ -96,6 +96,41 @@ CASES: list[tuple[str, Spec, list[SourceUpdate], tuple[str, ...], JsonObject, Js
         {"source": {"targetRevision": SHA, "helm": {"parameters": [{"name": "a", "value": "1"}]}}},
         {"/spec/source/targetRevision": "main", "/spec/source/helm/parameters": None},
     ),
+    (
+        "the images and parameters of several updates are put together, in their order",
+        single(),
+        [SourceUpdate(REPO, kustomize_images=[KustomizeImage("b", tag="1")], helm_parameters=[HelmParameter("y", "1")]),
+         SourceUpdate(f"{REPO}.git", kustomize_images=[KustomizeImage("a", tag="1"), KustomizeImage("b", tag="1")],
+                      helm_parameters=[HelmParameter("x", "1"), HelmParameter("y", "1")])],
+        ("",),
+        {"source": {"kustomize": {"images": ["b:1", "a:1"]},
+                    "helm": {"parameters": [{"name": "y", "value": "1"}, {"name": "x", "value": "1"}]}}},
+        {"/spec/source/kustomize/images": None, "/spec/source/helm/parameters": None},
+    ),
+    (
+        "a parameter that is there twice is set twice: to Helm the last one counts",
+        single(helm={"parameters": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]}),
+        [SourceUpdate(REPO, helm_parameters=[HelmParameter("a", "")])],
+        ("",),
+        {"source": {"helm": {"parameters": [{"name": "a", "value": ""}, {"name": "a", "value": ""}]}}},
+        {"/spec/source/helm/parameters": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]},
+    ),
+    (
+        "the first source of a repository counts, and the reference to it stays as it is",
+        Spec(sources=[{"repoURL": REPO, "ref": "values"}, {"repoURL": REPO, "path": "a"}]),
+        [SourceUpdate(REPO, desired_revision=SHA, update_target_revision=True)],
+        (SHA, ""),
+        {"sources": [{"repoURL": REPO, "ref": "values", "targetRevision": SHA}, {"repoURL": REPO, "path": "a"}]},
+        {"/spec/sources/0/targetRevision": None},
+    ),
+    (
+        "chart repositories are compared as text, Git repositories with a chart on neither side are not",
+        Spec(sources=[{"repoURL": f"{REPO}.git", "chart": "db"}, {"repoURL": f"{REPO}.git"}]),
+        [SourceUpdate(REPO, desired_revision="b"), SourceUpdate(f"{REPO}.git", "db", "a")],
+        ("a", "b"),
+        {},
+        {},
+    ),
 ]  # fmt: skip
 
 
@@ -117,11 +152,22 @@ def test_edit(
         ([SourceUpdate("https://git.example.com/other")], "no source with repoURL https://git.example.com/other"),
         ([SourceUpdate(REPO, "chart")], "and chart chart"),
         (
+            [SourceUpdate(REPO, kustomize_images=[KustomizeImage("a", tag="1"), KustomizeImage("a", tag="2")])],
+            "two versions of the image a in the source with repoURL .*: a:1 and a:2",
+        ),
+        (
+            [
+                SourceUpdate(REPO, helm_parameters=[HelmParameter("a", "1")]),
+                SourceUpdate(REPO, helm_parameters=[HelmParameter("a", "2")]),
+            ],
+            "two values of the Helm parameter a in the source with repoURL .*: 1 and 2",
+        ),
+        (
             [SourceUpdate(REPO, desired_revision="a"), SourceUpdate(REPO, desired_revision="b")],
             "two revisions of the source with repoURL https://git.example.com/shop: a and b",
         ),
     ],
-    ids=["unknown repository", "no such chart", "contradiction"],
+    ids=["unknown repository", "no such chart", "images", "parameters", "revisions"],
 )
 def test_refused(updates: list[SourceUpdate], words: str) -> None:
     """An update that fits no source, or contradicts another one, is refused with the reason."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kargo_py.argocd.application import Application
+from kargo_py.argocd.options import ResourceName, SyncOptions
 from kargo_py.argocd.sources import SourceEdit
 from kargo_py.argocd.start import REASON, Initiator, start_patch
 
@@ -39,6 +40,43 @@ def test_start(app: Build) -> None:
         },
         "status": {"operationState": None},
     }
+
+
+def test_options(app: Build) -> None:
+    """How to sync stands in the operation beside the options of the spec."""
+    seen = app(spec={"syncPolicy": {"syncOptions": ["Validate=false"]}})
+    options = SyncOptions(prune=True, resources=(ResourceName("Service", "web"),), revision="abc")
+
+    patch = start_patch(
+        seen,
+        stamp="s",
+        promotion="p",
+        stage="shop:dev",
+        initiator=Initiator("a@b", automated=False),
+        edit=SourceEdit(("",), sync=options),
+    )
+
+    assert patch["operation"]["sync"] == {
+        "prune": True,
+        "resources": [{"kind": "Service", "name": "web"}],
+        "revision": "abc",
+        "syncOptions": ["Validate=false"],
+    }
+
+
+def test_a_dry_run_asks_for_no_refresh(app: Build) -> None:
+    """A refresh may make auto-sync deploy what is only to be tried."""
+    patch = start_patch(
+        app(),
+        stamp="s",
+        promotion="p",
+        stage="shop:dev",
+        initiator=Initiator("a@b", automated=False),
+        edit=SourceEdit(("",), sync=SyncOptions(dry_run=True)),
+    )
+
+    assert patch["operation"]["sync"] == {"dryRun": True}
+    assert patch["metadata"]["annotations"] == {"kargo-py.io/stamp": "s"}
 
 
 def test_nothing_to_copy(app: Build) -> None:

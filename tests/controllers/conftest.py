@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from kargo_py.api.stamp import STATE_KEY
 from kargo_py.controllers.running import Options, run_controllers
+from kargo_py.deployers.base import read_records
 from tests.envtest.server import ApiServer
 
 JsonObject = dict[str, Any]
@@ -21,6 +23,15 @@ REPO = "https://git.example.com/shop"
 SHA = "3f1a0f6a5cc6f4ca0e620d9fe9168b8eb724f66e"
 KARGO = "/apis/kargo.akuity.io/v1alpha1"
 ARGO = "/apis/argoproj.io/v1alpha1"
+
+
+RECORDS = r".status.state.kargo-py\.io/operations"
+"""Where the recorded intents stand with Kargo's own definitions, too: ``status.operations`` is ours alone."""
+
+
+def operations(promotion: JsonObject) -> list[JsonObject]:
+    """The recorded intents as people read them."""
+    return [record.mirror() for record in read_records(promotion["status"]["state"][STATE_KEY])]
 
 
 @dataclass
@@ -215,7 +226,18 @@ class Cluster:
             },
         )
 
-    async def refresh(self, stage: str = "dev", health: str = "Healthy") -> None:
+    async def refreshing(self, stage: str = "dev") -> None:
+        """Wait until somebody asks Argo CD to look."""
+        await self.kubectl(
+            "--namespace=argocd",
+            "wait",
+            "applications.argoproj.io",
+            self.app_name(stage),
+            "--for=jsonpath={.metadata.annotations.argocd\\.argoproj\\.io/refresh}",
+            "--timeout=40s",
+        )
+
+    async def refresh(self, stage: str = "dev", health: str = "Healthy", second: int = 7) -> None:
         """Argo CD compares the Application with its spec."""
         spec = (await self.app(stage))["spec"]
         await self.argo(
@@ -223,7 +245,7 @@ class Cluster:
             {
                 "metadata": {"annotations": {"argocd.argoproj.io/refresh": None}},
                 "status": {
-                    "reconciledAt": "2026-11-30T12:00:07Z",
+                    "reconciledAt": f"2026-11-30T12:00:{second:02}Z",
                     "health": {"status": health},
                     "sync": {
                         "status": "Synced",

@@ -10,7 +10,7 @@ from kargo_py.api.freight import Freight
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import Time
 from kargo_py.controllers.availability import unavailable
-from kargo_py.controllers.freight_status import freight_patch
+from kargo_py.controllers.freight_status import forgotten, freight_patch
 
 NOON = Time("2026-11-30T12:00:00Z")
 JsonObject = dict[str, Any]
@@ -99,3 +99,20 @@ def test_origin_that_is_not_requested() -> None:
     assert why == (
         'Freight "f1" comes from Warehouse/w, which Stage "dev" does not request (it requests Warehouse/other)'
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "patch"),
+    [
+        ({}, {}),
+        ({"verifiedIn": {"qa": {}}}, {}),
+        ({"verifiedIn": {"dev": {}, "qa": {}}}, {"verifiedIn": {"dev": None}}),
+        (
+            {name: {"dev": {}} for name in ("currentlyIn", "verifiedIn", "approvedFor")},
+            {name: {"dev": None} for name in ("currentlyIn", "verifiedIn", "approvedFor")},
+        ),
+    ],
+)
+def test_forgotten(said: JsonObject, patch: JsonObject) -> None:
+    """Of a Stage that is deleted nothing is said any more; of the others everything."""
+    assert forgotten("dev", freight(**said)) == patch

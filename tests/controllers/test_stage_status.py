@@ -10,16 +10,10 @@ import pytest
 from kargo_py.api.promotion import Promotion
 from kargo_py.api.stage import HealthState, Stage, StageStatus
 from kargo_py.api.types import Time
-from kargo_py.controllers.stage_status import (
-    HOLD,
-    JUDGING_LIMIT,
-    Outlook,
-    Situation,
-    checks,
-    fold_ended,
-    is_history,
-    outlook,
-)
+from kargo_py.controllers.stage_health import checks
+from kargo_py.controllers.stage_history import fold_ended, is_history
+from kargo_py.controllers.stage_queue import JUDGING_LIMIT, select
+from kargo_py.controllers.stage_status import HOLD, Outlook, Situation, outlook
 from kargo_py.deployers.base import HealthVerdict
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -340,3 +334,193 @@ def test_nothing_promoted_yet() -> None:
 
     assert condition(out.status, "Healthy") == ("Unknown", "NoFreight")
     assert (out.status.freight_summary, out.status.health) == ("0/2 Fulfilled", None)
+
+
+def test_reconciling_while_time_alone_may_change_something() -> None:
+    """It goes with a write that is made anyway, and comes off when nothing is due."""
+    waiting = decide(promoted(PROGRESSING), promotion("a", "Succeeded"), promotion("b", at=2), verdict=UNHEALTHY)
+    settled = promoted()
+    foreign = decide(settled, promotion("a", "Succeeded"), verdict=UNTRUSTED, now=NOON + timedelta(hours=1))
+    running = after(decide(stage(), promotion("a")))
+    late = decide(running, promotion("a", "Succeeded"), verdict=UNTRUSTED, ended_since=HOLD)
+    over = decide(after(late), promotion("a", "Succeeded"))
+
+    assert condition(waiting.status, "Reconciling") == ("", "")
+    assert condition(settled.status, "Reconciling") == ("", "")
+    assert (foreign.write, foreign.look_again) == (False, 0.5)
+    assert condition(late.status, "Reconciling") == ("True", "Reconciling")
+    assert over.write
+    assert condition(over.status, "Reconciling") == ("", "")
+
+
+def test_only_while_time_passes() -> None:
+    """A condition that is not true any more is worth a write of its own."""
+    waiting = stage(
+        {**promoted().status.wire(), "conditions": [{"type": "Reconciling", "status": "True", "reason": "Reconciling"}]}
+    )
+
+    out = decide(waiting, promotion("a", "Succeeded"), now=NOON + timedelta(hours=1))
+
+    assert out.write
+    assert condition(out.status, "Reconciling") == ("", "")
+
+
+@pytest.mark.parametrize("token", ["2026-11-30T12:00:00Z", "x", "ä" * 100_000])
+def test_refresh_is_answered_once(token: str) -> None:
+    """Kargo's command waits until the Stage's status has the token; a huge one is cut, and is no endless loop."""
+    settled = promoted()
+    asked = settled.replace(metadata=settled.metadata.replace(annotations={"kargo.akuity.io/refresh": token}))
+
+    out = decide(asked, promotion("a", "Succeeded"))
+    again = decide(asked.replace(status=out.status), promotion("a", "Succeeded"))
+
+    assert (out.write, again.write) == (True, False)
+    assert token.startswith(out.status.last_handled_refresh.rstrip("…"))
+    assert len(out.status.last_handled_refresh.encode()) <= 512
+
+
+def test_what_is_remembered_of_a_promotion_is_bounded() -> None:
+    """Neither outputs nor long messages; what failed is still told."""
+    failed = promotion("a", "Failed")
+    steps = [{"alias": "s", "status": "Failed", "message": "m" * 100_000}]
+    wire = {**failed.status.wire(), "message": "n" * 100_000, "stepExecutionMetadata": steps, "conditions": []}
+    failed = Promotion.model_validate({**failed.wire(), "status": wire})
+    running = after(decide(stage(), promotion("a")))
+
+    last = decide(running, failed).status.last_promotion
+
+    assert last is not None
+    assert last.status is not None
+    assert [len(text.encode()) for text in (last.status.message, last.status.step_execution_metadata[0].message)] == [
+        4096,
+        4096,
+    ]
+    assert last.status.state is None
+
+
+def test_one_that_never_began_keeps_the_other_origins() -> None:
+    """Kargo goes on from the last Promotion's collection, and forgot the other origins after such an abort (#6810)."""
+    before = promoted()
+    never = promotion("b", "Aborted", at=3)
+    wire = {name: value for name, value in never.status.wire().items() if name != "freightCollection"}
+    never = Promotion.model_validate({**never.wire(), "status": wire})
+
+    out = decide(before, promotion("a", "Succeeded"), never)
+
+    last = out.status.last_promotion
+    assert last is not None
+    assert last.status is not None
+    assert last.name == "b"
+    assert last.status.freight_collection is not None
+    assert last.status.freight_collection.names == ["f1"]
+    assert [c.names for c in out.status.freight_history] == [["f1"]]
+
+
+@pytest.mark.parametrize(
+    ("latest", "spec", "expected", "verifies"),
+    [
+        ({"phase": "Failed", "message": "no"}, {}, ("False", "VerificationFailed"), False),
+        ({"phase": "Error"}, {}, ("False", "VerificationError"), False),
+        ({"phase": "Aborted"}, {}, ("False", "VerificationAborted"), False),
+        ({"phase": "Inconclusive"}, {}, ("False", "VerificationInconclusive"), False),
+        ({"phase": "Strange Phase!"}, {}, ("False", "UnknownVerificationPhase"), False),
+        ({"phase": 7}, {}, ("False", "UnknownVerificationPhase"), False),
+        ({"phase": "Running"}, {}, ("True", "Verified"), True),
+        ({"phase": "Running"}, {"verification": {}}, ("False", "VerificationUnsupported"), False),
+        ({"phase": "Failed"}, {"verification": {}}, ("False", "VerificationUnsupported"), False),
+        ({"phase": "Successful"}, {"verification": {}}, ("True", "Verified"), False),
+    ],
+)
+def test_verifications_that_a_real_kargo_left(
+    latest: JsonObject, spec: JsonObject, expected: tuple[str, str], verifies: bool
+) -> None:
+    """What has ended stays as it ended; what nobody goes on with is no verification."""
+    wire = promoted().status.wire()
+    wire["freightHistory"][0]["verificationHistory"] = [latest]
+
+    out = decide(stage(wire, **spec), promotion("a", "Succeeded"))
+
+    assert condition(out.status, "Verified") == expected
+    assert (out.verified is not None) is verifies
+
+
+def test_reasons_are_words() -> None:
+    """Whatever another program wrote, a condition's reason is of the form that the API server takes."""
+    wire = {
+        **promoted().status.wire(),
+        "lastPromotion": {"name": "a", "finishedAt": Time.of(NOON + timedelta(days=1)), "status": {"phase": "a b!"}},
+        "health": {"status": "so so", "config": {"checks": []}},
+    }
+    for verdict in (HEALTHY, UNTRUSTED):
+        out = decide(stage(wire), verdict=verdict)
+        assert all(c.reason.isidentifier() for c in out.status.conditions)
+        assert condition(out.status, "Ready") == ("False", "LastPromotionUnknown")
+
+
+def test_issues_are_bounded() -> None:
+    """A Stage with a thousand broken Applications names the first ones, and says how many more there are."""
+    many = HealthVerdict(HealthState.UNHEALTHY, tuple(f"{number} " + "x" * 5000 for number in range(1000)))
+
+    health = promoted(many).status.health
+
+    assert health is not None
+    assert len(health.issues) == 51
+    assert health.issues[-1] == "and 950 more issues"
+    assert max(len(issue.encode()) for issue in health.issues) <= 2048
+
+
+def test_a_stage_that_is_deleted_waits_for_what_runs() -> None:
+    """It says so, and starts nothing more."""
+    deleted = {"deletionTimestamp": Time.of(NOON)}
+    running = stage(decide(stage(), promotion("a")).status.wire(), metadata=deleted)
+
+    out = decide(running, promotion("a", "Running"), promotion("b", at=1))
+    done = decide(stage(out.status.wire(), metadata=deleted), promotion("a", "Succeeded"), promotion("b", at=1))
+
+    assert condition(out.status, "Ready") == ("False", "Deleting")
+    assert (current(out), current(done)) == ("a", None)
+
+
+def test_a_stage_that_lost_its_steps_ends_what_runs() -> None:
+    """Nothing else starts there."""
+    running = decide(stage(), promotion("a")).status.wire()
+    without = stage(running, promotionTemplate=None)
+
+    out = decide(without, promotion("a", "Running"), promotion("b", at=1))
+    done = decide(without, promotion("a", "Succeeded"), promotion("b", at=1), ended_since=HOLD)
+
+    assert (current(out), current(done)) == ("a", None)
+    assert done.write
+
+
+def test_origins_that_changed() -> None:
+    """What is here stays here until the next Promotion; the summary speaks of what is requested now."""
+    wire = promoted().status.wire()
+    other = [{"origin": {"kind": "Warehouse", "name": n}, "sources": {"direct": True}} for n in ("x", "x", "w")]
+
+    out = decide(stage(wire, requestedFreight=other), promotion("a", "Succeeded"))
+
+    assert out.status.freight_summary == "1/2 Fulfilled"
+    assert [c.names for c in out.status.freight_history] == [["f1"]]
+    assert condition(out.status, "Healthy") == ("True", "Healthy")
+
+
+def test_what_matters_of_many() -> None:
+    """The current one, what runs and what has ended since; the others wait, the next one first."""
+    raws = [
+        promotion(name, phase, at=at).wire()
+        for name, phase, at in [
+            ("old", "Succeeded", 0), ("last", "Succeeded", 4), ("new", "Failed", 9), ("cur", "Pending", 2),
+            ("run", "Running", 3), ("z", "Pending", 5), ("y", "Nonsense", 6), ("x", "", 1),
+        ]
+    ]  # fmt: skip
+    raws.append(promotion("gone", at=0, deletionTimestamp=Time.of(NOON)).wire())
+    known = {
+        "lastPromotion": {"name": "last", "finishedAt": Time.of(NOON + timedelta(seconds=5))},
+        "currentPromotion": {"name": "cur"},
+    }
+
+    selection = select(raws, stage(known).status)
+
+    assert [raw["metadata"]["name"] for raw in selection.matter] == ["last", "new", "cur", "run"]
+    assert [raw["metadata"]["name"] for raw in selection.in_order()] == ["x", "z", "y"]

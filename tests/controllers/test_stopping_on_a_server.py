@@ -13,9 +13,10 @@ import pytest
 from kargo_py.api.abort import ANNOTATION_ABORT
 from kargo_py.controllers import sweep
 from kargo_py.controllers.world import Responsibility
-from tests.controllers.conftest import SHA, Cluster
+from tests.controllers.conftest import RECORDS, SHA, Cluster, operations
 
 pytestmark = [
+    pytest.mark.both_definitions,
     pytest.mark.nonblocking_exempt(reason="kubernetes-asyncio reads kubeconfigs in the loop; the tests start kubectl"),
 ]
 
@@ -62,7 +63,7 @@ async def test_abort_of_a_running_promotion(cluster: Cluster) -> None:
     assert "Operation terminated" in ended["status"]["message"]
     assert "keeps the change of /spec/source/targetRevision" in ended["status"]["message"]
     assert [step["status"] for step in ended["status"]["stepExecutionMetadata"]] == ["Aborted"]
-    assert [operation["state"] for operation in ended["status"]["operations"]] == ["Stopped"]
+    assert [operation["state"] for operation in operations(ended)] == ["Stopped"]
     reasons = {e["reason"] for e in json.loads(await cluster.kubectl("get", "events", "--output=json"))["items"]}
     assert "PromotionAborted" in reasons
 
@@ -123,7 +124,7 @@ async def test_abort_that_comes_too_late(cluster: Cluster) -> None:
         await cluster.wait("promotion", NAME, ".status.phase", "Aborted")
         ended = await cluster.get("promotion", NAME)
 
-    (operation,) = ended["status"]["operations"]
+    (operation,) = operations(ended)
     assert (operation["state"], operation["revision"]) == ("Succeeded", SHA)
     assert "successfully synced" in ended["status"]["message"]
 
@@ -140,7 +141,7 @@ async def test_abort_by_force(cluster: Cluster) -> None:
 
     assert app["status"]["operationState"]["phase"] == "Terminating"
     assert "is being terminated; it was left as it is" in ended["status"]["message"]
-    assert [operation["state"] for operation in ended["status"]["operations"]] == ["Detached"]
+    assert [operation["state"] for operation in operations(ended)] == ["Detached"]
 
 
 async def test_abort_that_argo_cd_does_not_carry_out(cluster: Cluster) -> None:
@@ -201,7 +202,7 @@ async def test_time_out(cluster: Cluster) -> None:
     assert app["status"]["operationState"]["phase"] == "Running"
     assert 'step "update": timed out after 2s; Argo CD Application' in ended["status"]["message"]
     assert "the sync was left to run" in ended["status"]["message"]
-    assert [operation["state"] for operation in ended["status"]["operations"]] == ["Detached"]
+    assert [operation["state"] for operation in operations(ended)] == ["Detached"]
 
 
 async def test_time_out_that_terminates(cluster: Cluster) -> None:
@@ -216,7 +217,7 @@ async def test_time_out_that_terminates(cluster: Cluster) -> None:
         ended = await cluster.get("promotion", NAME)
 
     assert "timed out after 1s" in ended["status"]["message"]
-    assert [operation["state"] for operation in ended["status"]["operations"]] == ["Stopped"]
+    assert [operation["state"] for operation in operations(ended)] == ["Stopped"]
 
 
 async def test_a_superseded_sync_is_made_again(cluster: Cluster) -> None:
@@ -228,7 +229,7 @@ async def test_a_superseded_sync_is_made_again(cluster: Cluster) -> None:
         state = {"operation": THEIRS, "phase": "Running", "startedAt": "2026-11-30T12:00:03Z"}
         await cluster.argo("dev", {"operation": None, "status": {"operationState": None}})
         await cluster.argo("dev", {"operation": THEIRS, "status": {"operationState": state}})
-        await cluster.wait("promotion", NAME, ".status.operations[1].attempt", "2")
+        await cluster.wait("promotion", NAME, RECORDS + "[1].attempt", "2")
         during = await cluster.app()
         await cluster.argo("dev", {"operation": None, "status": {"operationState": {"phase": "Succeeded"}}})
         await cluster.pick_up()
@@ -237,7 +238,7 @@ async def test_a_superseded_sync_is_made_again(cluster: Cluster) -> None:
         ended = await cluster.get("promotion", NAME)
 
     assert during["operation"] == THEIRS
-    first, second = ended["status"]["operations"]
+    first, second = operations(ended)
     assert (first["state"], second["state"]) == ("Superseded", "Succeeded")
     assert "alice" in first["message"]
     assert first["stamp"] != second["stamp"]
@@ -308,12 +309,12 @@ async def test_a_kargos_promotion_is_taken_over(cluster: Cluster) -> None:
         await asyncio.to_thread(merge, "PATCH", f"{base}/{path}", body)
     await cluster.argo("dev", {"operation": theirs})
     async with cluster.controllers():
-        await cluster.wait("promotion", NAME, ".status.operations[0].state")
+        await cluster.wait("promotion", NAME, RECORDS + "[0].stamp")
         await cluster.pick_up()
         await cluster.complete()
         await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
         ended = await cluster.get("promotion", NAME)
 
-    (operation,) = ended["status"]["operations"]
+    (operation,) = operations(ended)
     assert (operation.get("attempt", 0), operation["stamp"]) == (0, f"kargo:{NAME}")
     assert not await operations_written(cluster)

@@ -224,8 +224,7 @@ async def test_a_controller_that_crashes_takes_all_down() -> None:
         cache._synced.set()
     parts.controllers[0].run = crash  # type: ignore[method-assign]
 
-    with pytest.raises(BaseExceptionGroup) as caught:
+    with pytest.raises(RuntimeError, match="out of luck"):
         await run_assembly(parts, Options())
 
-    assert caught.group_contains(RuntimeError, match="out of luck")
     assert "task/controller/stage" in "".join(faults(parts.alive()))

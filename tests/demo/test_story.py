@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from kargo_py.local.apiserver.serve import serving
 from kargo_py.local.apiserver.server import ApiServer
 from kargo_py.local.apiserver.store import Event
 from kargo_py.local.argocd.timing import Timing
+from kargo_py.testing import definitions
 from tests.envtest.server import running
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -115,8 +117,10 @@ def as_told(picture: Picture) -> None:
 
 
 @NONBLOCKING
-async def test_the_story_on_the_embedded_server(tmp_path: Path) -> None:
-    """All goes as told, through HTTP and TLS."""
+@pytest.mark.parametrize("strict", [False, True], ids=["ours", "strict"])
+async def test_the_story_on_the_embedded_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strict: bool) -> None:
+    """All goes as told, through HTTP and TLS, and also with the kinds as Kargo defines them."""
+    monkeypatch.setattr(definitions, "definitions", partial(definitions.definitions, strict=strict))
     await created(tmp_path, ClientHands)
 
 

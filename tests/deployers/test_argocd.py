@@ -533,10 +533,10 @@ async def test_health_settles_by_our_own_clock() -> None:
     }
     config = {"apps": [{"name": "shop-dev", "desiredRevisions": ["1"]}]}
     async with running(Server(application(status=status))) as argocd:
-        early = argocd.assess(config)
+        early = argocd.assess([config])
         assert early.recheck_after is not None
         await asyncio.sleep(early.recheck_after)
-        late = argocd.assess(config)
+        late = argocd.assess([config])
 
     assert (early.trusted, late.trusted, late.state) == (False, True, "Healthy")
     assert pytest.approx(early.recheck_after, abs=0.05) == 1.2
@@ -549,7 +549,7 @@ async def test_damaged_health_checks(config: JsonObject) -> None:
     """A check that cannot be read is no reason to call a Stage healthy."""
     async with running(Server(application())) as argocd:
         assert list(argocd.checked(config)) == []
-        verdict = argocd.assess(config)
+        verdict = argocd.assess([config])
 
     assert verdict.state == "Unknown"
     assert "cannot be read: config.apps" in verdict.issues[0]
@@ -560,3 +560,52 @@ def test_health_check_of_a_branch() -> None:
     records = [record(desired=("main", ""), revisions=("abc", "def")), record(revisions=("abc",))]
 
     assert [app["desiredRevisions"] for app in check_config(records)["apps"]] == [["abc", ""], []]
+
+
+def test_health_check_without_an_opinion() -> None:
+    """Where no revision was desired, what was promoted is kept beside; Kargo does not know that field."""
+    (free,) = check_config([record(revisions=("abc",))])["apps"]
+    (half,) = check_config([record(desired=("main", ""), revisions=("abc", "def"))])["apps"]
+    (held,) = check_config([record(desired=("main",), revisions=("abc",))])["apps"]
+
+    assert (free["promotedRevisions"], half["promotedRevisions"]) == (["abc"], ["abc", "def"])
+    assert "promotedRevisions" not in held
+
+
+SETTLED = {
+    **state({}, "Succeeded", finishedAt="2026-11-30T12:00:00Z"),
+    "reconciledAt": "2026-11-30T12:00:05Z",
+    "health": {"status": "Healthy"},
+    "sync": {"status": "Synced", "revision": "2", "comparedTo": {"source": {"repoURL": "r"}, "destination": {}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("revisions", "verdict"), [(["1", "2"], "Healthy"), (["2", "1"], "Unhealthy")], ids=["mended later", "undone later"]
+)
+async def test_the_later_check_of_an_application_counts(revisions: list[str], verdict: str) -> None:
+    """Two steps on one Application: what the later one left is what the Stage is held to."""
+    configs = [{"apps": [{"name": "shop-dev", "desiredRevisions": [revision]}]} for revision in revisions]
+    both = {"apps": [{"name": "shop-dev", "namespace": "argocd", "desiredRevisions": [r]} for r in revisions]}
+    async with running(Server(application(status=SETTLED))) as argocd:
+        assert argocd.assess(configs).state == verdict
+        assert argocd.assess([both]).state == verdict
+
+
+async def test_one_refresh_is_asked_for() -> None:
+    """After ten seconds of doubt, once, guarded by the version; not again while nothing changes."""
+    stale = {**SETTLED, "reconciledAt": "2026-11-30T11:00:00Z"}
+    config = {"apps": [{"name": "shop-dev"}, {"name": "absent"}]}
+    server = Server(application(status=stale), application(6, status=stale))
+    async with running(server) as argocd:
+        early = argocd.assess([config])
+        await argocd.refresh([config])
+        assert server.patches == []
+        assert early.recheck_after is not None
+        await asyncio.sleep(early.recheck_after)
+        assert argocd.assess([config]).refresh
+        for _ in range(3):
+            await argocd.refresh([config])
+
+    annotations = {"argocd.argoproj.io/refresh": "normal"}
+    assert server.patches == [{"metadata": {"resourceVersion": "5", "annotations": annotations}}]

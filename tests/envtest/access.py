@@ -37,10 +37,10 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> JsonObject:
 
 # RBAC gives what is listed here and nothing else; "nobody" gets nothing.
 RULES: Final[dict[UserName, list[JsonObject]]] = {
-    # As docs/how-to/run-in-a-cluster.md says, no more; a test compares the two.
+    # As deploy/ has it, no more; tests/deploy compares the two.
     "controller": [
         _rule("kargo.akuity.io", ["promotions", "stages", "freights"], _READ),
-        _rule("kargo.akuity.io", ["promotions/status", "stages/status", "freights/status"], ["patch"]),
+        _rule("kargo.akuity.io", ["promotions/status", "stages", "stages/status", "freights/status"], ["patch"]),
         _rule("", ["events"], ["create"]),
         {**_rule("", ["namespaces"], ["get"]), "resourceNames": ["kube-system"]},
         _rule("argoproj.io", ["applications"], [*_READ, "patch"]),

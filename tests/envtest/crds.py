@@ -7,6 +7,8 @@ from typing import Final
 
 import yaml
 
+from kargo_py.api.crd import crd
+from kargo_py.api.kinds import KINDS
 from kargo_py.local.argocd.definition import APPLICATION as ARGOCDS
 from tests.envtest.access import JsonObject
 from tests.envtest.server import DEFINITIONS, ApiServer
@@ -36,6 +38,11 @@ def read(directory: Path) -> list[JsonObject]:
     if not found:
         raise ValueError(f"no CustomResourceDefinition in {directory}: `make crds` writes ours")
     return found
+
+
+def strict() -> list[JsonObject]:
+    """Give Kargo's kinds as Kargo defines them."""
+    return [crd(kind, strict=True) for kind in KINDS]
 
 
 def install(server: ApiServer, definitions: Iterable[JsonObject]) -> None:

@@ -9,6 +9,7 @@ would save that, but then no test could freeze, kill or compact it, which is wha
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -16,16 +17,30 @@ from tests.envtest import binaries, crds as definitions
 from tests.envtest.embedded import EmbeddedServer, embedded
 from tests.envtest.server import ApiServer, running
 
-REAL = "real"
-EMBEDDED = "embedded"
+
+@dataclass(frozen=True)
+class Wanted:
+    """A server that a test wants; ``strict``: with the kinds as Kargo defines them."""
+
+    real: bool = True
+    strict: bool = False
+
+    def __str__(self) -> str:
+        return ("real" if self.real else "embedded") + ("-strict" if self.strict else "")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what needs a server on both, or on the real one only."""
+    """Run what needs a server on both, or on the real one only, and with the kinds as Kargo defines them if marked."""
     if "apiserver_session" not in metafunc.fixturenames:
         return
     real_only = metafunc.definition.get_closest_marker("envtest") is not None
-    servers = [REAL] if real_only else [EMBEDDED, pytest.param(REAL, marks=pytest.mark.envtest)]
+    both_definitions = metafunc.definition.get_closest_marker("both_definitions") is not None
+    wanted = [
+        Wanted(real=real, strict=strict)
+        for real in ([True] if real_only else [False, True])
+        for strict in ([False, True] if both_definitions else [False])
+    ]
+    servers = [pytest.param(each, id=str(each), marks=[pytest.mark.envtest] if each.real else []) for each in wanted]
     metafunc.parametrize("apiserver_session", servers, indirect=True, scope="session")
 
 
@@ -33,8 +48,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def apiserver_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """One server for this worker; for fixtures of a wide scope (tests ask for ``apiserver``)."""
     # Without a parameter where another fixture asks for it by name.
-    if getattr(request, "param", REAL) == EMBEDDED:
+    wanted: Wanted = getattr(request, "param", Wanted())
+    if not wanted.real:
         with embedded(tmp_path_factory.mktemp("embedded")) as server:
+            server.strict = wanted.strict
             yield server
         return
     try:
@@ -42,6 +59,7 @@ def apiserver_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.T
     except binaries.BinariesMissing as missing:
         pytest.fail(str(missing), pytrace=False)  # never a skip: who runs these tests wants them run
     with running(tmp_path_factory.mktemp("apiserver"), programs=programs) as server:
+        server.strict = wanted.strict
         yield server
 
 
@@ -54,8 +72,9 @@ def apiserver(apiserver_session: ApiServer) -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="session")
 def crds(apiserver_session: ApiServer) -> ApiServer:
-    """Give the server with our CRDs, and an Application that has no schema, installed and served."""
-    definitions.install(apiserver_session, [*definitions.read(definitions.OURS), definitions.APPLICATION])
+    """Give the server with our CRDs or Kargo's, and an Application that has no schema, installed and served."""
+    kargos = definitions.strict() if apiserver_session.strict else definitions.read(definitions.OURS)
+    definitions.install(apiserver_session, [*kargos, definitions.APPLICATION])
     return apiserver_session
 
 

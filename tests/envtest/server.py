@@ -79,7 +79,12 @@ class RequestFailed(Exception):
 
 
 class ApiServer:
-    """A kube-apiserver and its etcd; made by :func:`running`."""
+    """A kube-apiserver and its etcd; made by :func:`running`.
+
+    ``strict`` if the kinds on it are to be as Kargo defines them.
+    """
+
+    strict = False
 
     def __init__(self, directory: Path, programs: Binaries, options: Options) -> None:
         """Only lay the files; :meth:`start` starts."""

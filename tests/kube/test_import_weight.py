@@ -115,6 +115,13 @@ print(len(found), len(set(found)))
     assert run(code) == "8 1"
 
 
+def test_the_package_itself_imports_nothing() -> None:
+    """Its names are there for the asking; until then nothing is imported, not even typing."""
+    code = "import sys; before = set(sys.modules); import kargo_py; print(sorted(set(sys.modules) - before))"
+
+    assert run(code) == "['kargo_py']"
+
+
 @pytest.mark.parametrize("module", ["kargo_py", "kargo_py.messages", "kargo_py.kube.client", "kargo_py.cli.main"])
 def test_nothing_heavy_until_needed(module: str) -> None:
     """Importing the package, its protocols or its command line pulls in no HTTP client and no models."""

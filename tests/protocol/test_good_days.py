@@ -7,7 +7,7 @@ import pytest
 from kargo_py.local.argocd.timing import Version
 from tests.protocol.universe import SHA, universe
 
-pytestmark = pytest.mark.looptime
+pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("both_definitions")]
 
 
 @pytest.mark.parametrize("version", list(Version))

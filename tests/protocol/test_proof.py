@@ -261,6 +261,7 @@ def at_rest(app: JsonObject) -> bool:
 # -- the proof -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.both_definitions
 async def test_killed_at_each_write(crds: ApiServer, namespace: str, tmp_path: Path) -> None:
     """SIGKILL before and after each write of a Promotion's life, and started again: one sync, Succeeded.
 

@@ -14,7 +14,7 @@ from kargo_py.kube.errors import Forbidden, Invalid, KubeError, TooManyRequests
 from kargo_py.kube.resources import Key
 from tests.protocol.universe import APP, REPO, SHA, Universe, universe
 
-pytestmark = pytest.mark.looptime
+pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("both_definitions")]
 
 
 def apps(*names: str) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -12,16 +11,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from kargo_py.api.abort import ANNOTATION_ABORT
+from kargo_py.api.stamp import STATE_KEY
 from kargo_py.argocd.application import APPLICATIONS, mark_of
 from kargo_py.controllers.promotion import PromotionReconciler
 from kargo_py.controllers.stage import StageReconciler
 from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES, World
 from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.deployers.base import read_records
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client, Codec, Page, PatchType, WatchEvent
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Controller
+from kargo_py.kube.errors import Forbidden
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient
@@ -31,6 +33,7 @@ from kargo_py.local.apiserver.store import Event, object_key
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD
 from kargo_py.local.argocd.timing import Timing, Version
 from kargo_py.steps.argocd_update import USES, ArgoCDUpdate
+from kargo_py.steps.argocd_wait import USES as WAIT, ArgoCDWait
 from tests.in_process import api_server, create_namespaces
 
 JsonObject = dict[str, Any]
@@ -56,6 +59,9 @@ class Line:
         self.creates: list[str] = []
         self.gets: list[tuple[str, Key]] = []
         self.writes: list[tuple[str, Key, Any]] = []
+        self.last_write: tuple[int, str] | None = None
+        self.refuse: set[Key] = set()
+        self.died = asyncio.Event()
 
     async def _alive(self) -> None:
         await asyncio.sleep(self._delay)
@@ -102,11 +108,30 @@ class Line:
         if resource == APPLICATIONS and (error := self.fault(key, json.loads(body))) is not None:
             raise error
         self.writes.append((resource.kind, key, json.loads(body)))
+        number = await self._count(
+            f"{resource.plural}/{options['subresource']}" if options.get("subresource") else resource.plural, key, body
+        )
         answer = await self._server.patch(resource, key, body, codec=codec, **options)
         if resource == APPLICATIONS:
             self.patches.append((key, json.loads(body)))
+        self._end_with(number, "after")
         await self._alive()
         return answer
+
+    async def _count(self, where: str, key: Key, body: bytes) -> int:
+        """Note a patch; that which ``last_write`` says, by its number, is the last one of this process."""
+        if key in self.refuse:
+            raise Forbidden(403, "Forbidden", "no")
+        self.writes.append((where, key, json.loads(body)))
+        number = len(self.writes)
+        self._end_with(number, "before")
+        await self._alive()
+        return number
+
+    def _end_with(self, number: int, when: str) -> None:
+        if self.last_write == (number, when):
+            self.dead = True
+            self.died.set()
 
 
 @dataclass
@@ -117,6 +142,7 @@ class Process:
     tasks: list[asyncio.Task[None]]
     argocd: ArgoCD
     world: World
+    promotions: Controller[Key]
 
     async def kill(self) -> None:
         """End it as SIGKILL does: nothing that it had begun goes on, nothing is tidied."""
@@ -168,14 +194,14 @@ class Universe:
         """A process of ours, running with caches filled; stopped in order at the end if it was not killed."""
         line = Line(client_of(self.core), delay)
         self.lines.append(line)
-        argocd = ArgoCD(line)
         recorder = EventRecorder(line, "kargo-py", instance)
+        argocd = ArgoCD(line, recorder=recorder)
         world = World(
             instance=instance,
             client=line,
             argocd=argocd,
             recorder=recorder,
-            steps={USES: ArgoCDUpdate(argocd)},
+            steps={USES: ArgoCDUpdate(argocd), WAIT: ArgoCDWait(argocd)},
             checkers={USES: argocd},
             now=self.now,
             **options,
@@ -191,7 +217,7 @@ class Universe:
         ]
         tasks += [asyncio.create_task(controller.run()) for controller in controllers]
         tasks.append(asyncio.create_task(recorder.run()))
-        running = Process(line, tasks, argocd, world)
+        running = Process(line, tasks, argocd, world, controllers[0])
         try:
             yield running
         finally:
@@ -214,12 +240,20 @@ class Universe:
         await self._create(FREIGHTS, "f1", origin=origin, commits=[{"repoURL": REPO, "id": SHA}])
         await self.create_application(**spec)
 
-    async def create_application(self, name: str = APP.name, **spec: Any) -> None:
+    async def create_application(
+        self,
+        name: str = APP.name,
+        *,
+        labels: dict[str, str] | None = None,
+        stages: str | None = f"{PROJECT}:dev",
+        **spec: Any,
+    ) -> None:
+        annotations = {} if stages is None else {"kargo.akuity.io/authorized-stage": stages}
         source = {"repoURL": REPO, "path": "app", "targetRevision": "main"}
         body = {
             "apiVersion": APPLICATIONS.api_version,
             "kind": APPLICATIONS.kind,
-            "metadata": {"name": name, "annotations": {"kargo.akuity.io/authorized-stage": f"{PROJECT}:dev"}},
+            "metadata": {"name": name, "labels": labels or {}, "annotations": annotations},
             "spec": {
                 "project": "default",
                 "destination": {"server": "https://kubernetes.default.svc", "namespace": "shop"},
@@ -232,6 +266,10 @@ class Universe:
     async def _create(self, resource: Resource, name: str, **parts: Any) -> None:
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **parts}
         await self.user.create(resource, PROJECT, encode(body), codec=JSON)
+
+    async def run(self, *steps: JsonObject, name: str = "p1") -> None:
+        """Create a Promotion of these steps."""
+        await self._create(PROMOTIONS, name, spec={"stage": "dev", "freight": "f1", "steps": list(steps)})
 
     async def promote(self, name: str = "p1", *, retry: JsonObject | None = None, **config: Any) -> None:
         """Create a Promotion; *config* stands beside ``apps``."""
@@ -313,9 +351,9 @@ class Universe:
         return seen
 
     def operations(self, name: str = "p1") -> list[JsonObject]:
-        """What the Promotion records."""
-        found: list[JsonObject] = copy.deepcopy(self.promotion(name)["status"].get("operations") or [])
-        return found
+        """What the Promotion records, from where it stands with Kargo's own definitions, too."""
+        state = self.promotion(name)["status"].get("state") or {}
+        return [record.mirror() for record in read_records(state.get(STATE_KEY))]
 
     def message(self, name: str = "p1") -> str:
         return str(self.promotion(name)["status"].get("message") or "")

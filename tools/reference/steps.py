@@ -8,11 +8,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from kargo_py.api.crd import field_docs
-from kargo_py.steps import argocd_update, argocd_update_config
+from kargo_py.steps import argocd_update, argocd_update_config, argocd_wait
 from tools.reference.markdown import table
 from tools.reference.schemas import HEAD, fields
 
-CONFIGURATIONS: Mapping[str, type[BaseModel]] = {argocd_update.USES: argocd_update_config.ArgoCDUpdateConfig}
+CONFIGURATIONS: Mapping[str, type[BaseModel]] = {
+    argocd_update.USES: argocd_update_config.ArgoCDUpdateConfig,
+    argocd_wait.USES: argocd_wait.ArgoCDWaitConfig,
+}
 """The model of each kind of step."""
 
 
@@ -34,7 +37,9 @@ def schema(model: type[BaseModel]) -> dict[str, Any]:
             return part
         if "$ref" in part:
             name = part["$ref"].rpartition("/")[2]
-            return {**described(models[name], definitions[name]), **inline({k: part[k] for k in part if k != "$ref"})}
+            owner, found = models.get(name), inline(definitions[name]) if name not in models else definitions[name]
+            meant = described(owner, found) if owner is not None else {k: found[k] for k in found if k != "title"}
+            return {**meant, **inline({k: part[k] for k in part if k != "$ref"})}
         if "anyOf" in part:
             inner = [each for each in part["anyOf"] if each.get("type") != "null"]
             rest = {name: value for name, value in part.items() if name not in {"anyOf", "title"}}
@@ -58,6 +63,11 @@ def _models(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type
     seen.add(model)
     yield model
     waiting: list[Any] = [field.annotation for field in model.model_fields.values()]
+    waiting += [
+        getattr(hint, "json_schema_input_type", None)
+        for field in model.model_fields.values()
+        for hint in field.metadata
+    ]
     while waiting:
         annotation = waiting.pop()
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -1,0 +1,448 @@
+"""The step ``argocd-wait``: waits until Argo CD Applications are healthy, synced and at rest.
+
+It changes nothing: it asks Argo CD once to look at each Application, and judges only what Argo CD shows after that.
+What that means stands in :mod:`kargo_py.argocd.waiting`; this module has the configuration, and keeps on record what
+must survive a restart: what each Application was like when the step began, and whether Argo CD has looked since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import msgspec
+from pydantic import AfterValidator, Field
+
+from kargo_py.api.promotion import StepStatus
+from kargo_py.api.stamp import StampError, make_stamp
+from kargo_py.api.types import Duration, JsonObject, Time
+from kargo_py.argocd.application import Application, describe
+from kargo_py.argocd.targets import Choice, Resolution, resolve
+from kargo_py.argocd.waiting import (
+    Asked,
+    Asking,
+    Judgement,
+    Look,
+    Standing,
+    Start,
+    WaitFor,
+    completed_operation,
+    decide_look,
+    health_to_keep,
+    judge,
+    news,
+)
+from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.deployers.argocd_records import Watched
+from kargo_py.deployers.base import Awaited, Record, TargetState, footprint
+from kargo_py.kube.errors import Conflict, KubeError, NotFound
+from kargo_py.messages import Shown, message
+from kargo_py.steps.argocd_update import INVALID_CONFIGURATION
+from kargo_py.steps.argocd_update_targets import NOT_CREATED, WAITS_FOR_CREATION, described
+from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, first_few
+from kargo_py.steps.config import AppChoice, Config, read_as
+
+NAMED_TWICE = message(
+    "names {what} twice",
+    do="Part of *invalid configuration*: leave it in `waitFor` once.",
+    shown=Shown.PROMOTION,
+)
+TOO_MANY_TO_WAIT_FOR = message(
+    "{count} Applications are too many for one argocd-wait: their records need {needed} bytes of the {room} there are",
+    do="A Promotion has to stay far below the 1.5 MiB that an object can have. Narrow the `selector`, or spread the "
+    "Applications over several Stages.",
+    shown=Shown.PROMOTION,
+)
+NOT_THERE_IN_TIME = message(
+    "not so after {time}: {message}",
+    do="Raise `retry.timeout` of the step (`0s`: no limit), or mend what is named. Nothing was changed, and Argo CD "
+    "goes on with what it does.",
+    shown=Shown.PROMOTION,
+)
+UNSEEN_IN_TIME = message(
+    "the time of {time} is up, and whether it came true cannot be seen: {why}",
+    do="Argo CD's API server does not answer. The step stays Running until it does. To end it before that, abort the "
+    "Promotion.",
+    shown=Shown.PROMOTION,
+)
+IS_SKIPPED = message(
+    "{app} has the annotation argocd.argoproj.io/skip-reconcile, so Argo CD would never look at it; remove it and "
+    "promote again",
+    do="Remove the annotation from the Application, then create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+NOT_WAITED_FOR = message(
+    "{app} is not waited for any longer",
+    do="The step has ended. Nothing was changed by it; Argo CD goes on with what it does.",
+    shown=Shown.PROMOTION,
+)
+NOT_CHOSEN_ANY_MORE = message(
+    "{app} is not among the apps of the step any more; its config was changed",
+    do="Somebody edited the steps of a running Promotion. Create a new Promotion with the steps as they should be.",
+    shown=Shown.PROMOTION,
+)
+
+USES = "argocd-wait"
+
+_DEFAULT = (WaitFor.HEALTH, WaitFor.SYNC, WaitFor.OPERATION)
+_PROMPT = timedelta(seconds=10)
+_AGAIN = 0.5
+_LATER = 1024
+_ENOUGH = 64 * 1024
+_MESSAGE = 500
+_ENDS = {
+    Standing.READY: TargetState.SUCCEEDED,
+    Standing.FAILED: TargetState.FAILED,
+    Standing.BROKEN: TargetState.FAILED,
+}
+
+
+def _each_once(kinds: Sequence[WaitFor]) -> Sequence[WaitFor]:
+    if twice := next((kind for kind in kinds if kinds.count(kind) > 1), None):
+        raise ValueError(NAMED_TWICE(what=twice))
+    return kinds
+
+
+class AppConfig(AppChoice):
+    """One Application, or all that a selector matches, and what to wait for."""
+
+    wait_for: Annotated[Sequence[WaitFor], Field(min_length=1), AfterValidator(_each_once)] = _DEFAULT
+    """What to wait for. Of `health`, `suspended` and `degraded` one is enough; all else that is named must be so."""
+
+    @property
+    def patience(self) -> timedelta:
+        """How long it may take until there is such an Application."""
+        return timedelta(seconds=self.wait_for_creation.seconds) if self.wait_for_creation else timedelta()
+
+
+class ArgoCDWaitConfig(Config):
+    """The configuration of the step."""
+
+    apps: Annotated[Sequence[AppConfig], Field(min_length=1)]
+    """The Applications, and what to wait for."""
+
+
+def read_config(config: object) -> ArgoCDWaitConfig:
+    """Check *config*; raises ValueError that names each wrong field."""
+    return read_as(ArgoCDWaitConfig, config)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One target: its record as it is now, how it stands, and what kept us from asking Argo CD to look at it."""
+
+    record: Record
+    app: Application | None
+    judgement: Judgement
+    error: KubeError | None = None
+
+
+@dataclass(slots=True)
+class _Looks:
+    """All targets."""
+
+    seen: list[_Seen] = field(default_factory=list)
+
+    def of(self, *standings: Standing) -> list[_Seen]:
+        """Those that stand so."""
+        return [each for each in self.seen if each.judgement.standing in standings]
+
+    @property
+    def records(self) -> list[Record]:
+        """As they are now."""
+        return [each.record for each in self.seen]
+
+    @property
+    def output(self) -> JsonObject:
+        """What the step puts out: the Applications, and their health."""
+        keys = [each.record.key for each in self.seen]
+        health = [each.app.status.health.status if each.app is not None else "" for each in self.seen]
+        return {
+            "apps": [{"name": key.name, "namespace": key.namespace} for key in keys],
+            "healthStatus": dict(zip(map(str, keys), health, strict=True)),
+        }
+
+
+class ArgoCDWait:
+    """Runs the step."""
+
+    default_timeout = timedelta(minutes=5)
+
+    def __init__(self, argocd: ArgoCD) -> None:
+        self._argocd = argocd
+
+    async def run(self, context: StepContext) -> StepOutcome:
+        """Record what the Applications are like, have Argo CD look at them, and judge what it shows."""
+        try:
+            config = read_config(context.config)
+        except ValueError as error:
+            return Finished(StepStatus.FAILED, INVALID_CONFIGURATION(faults=error), records=_dropped(context.records))
+        if not context.records:
+            return await self._begin(context, config)
+        return await self._go_on(context, config)
+
+    async def stop(self, context: StepContext, *, give_up: bool) -> StepOutcome:
+        """Nothing was started, so there is nothing to end."""
+        records = _dropped(context.records)
+        return Finished(StepStatus.ABORTED, first_few([record.message for record in records]), records=records)
+
+    # -- which Applications -----------------------------------------------------------------------------------------
+
+    async def _begin(self, context: StepContext, config: ArgoCDWaitConfig) -> StepOutcome:
+        """Find the Applications, and say what they are like before Argo CD is asked to look at them."""
+        choices = [app.choice(self._argocd.default_namespace) for app in config.apps]
+        resolution = await self._find(context, config, choices)
+        missing = [index for index in resolution.missing if _time_left(context, config, index) <= 0]
+        if missing:
+            said = [_absent(choices[index], config.apps[index].patience) for index in missing]
+            return Finished(StepStatus.ERRORED, first_few(said))
+        if resolution.missing:
+            return _to_be_created(context, config, choices, resolution.missing)
+        try:
+            stamp = str(
+                make_stamp(
+                    context.instance, context.project, context.promotion, context.promotion_uid, context.alias, 1
+                )
+            )
+        except StampError as error:
+            return Finished(StepStatus.ERRORED, str(error))
+        apps = [(self._argocd.applications.get(key), entries) for key, entries in resolution.targets.items()]
+        there = [(app, entries) for app, entries in apps if app is not None]
+        if skipped := [app for app, _ in there if app.metadata.annotations.skip_reconcile == "true"]:
+            return Finished(StepStatus.ERRORED, first_few([IS_SKIPPED(app=app) for app in skipped]))
+        # Its time begins when all are there.
+        late = context.now - context.started_at > _PROMPT
+        since = str(Time.of(context.now)) if late else None
+        records = [_record(app, context.alias, stamp, entries, since) for app, entries in there]
+        needed, room = footprint(records) + _LATER * len(records), max(context.room, _ENOUGH)
+        if needed > room:
+            return Finished(StepStatus.ERRORED, TOO_MANY_TO_WAIT_FOR(count=len(records), needed=needed, room=room))
+        return Intend(records)
+
+    async def _find(self, context: StepContext, config: ArgoCDWaitConfig, choices: Sequence[Choice]) -> Resolution:
+        """What the entries are about.
+
+        Neither that there is nothing nor a selector's choice is taken from the cache alone: another resource's watch
+        may be ahead of this one's.
+        """
+        admission = self._argocd.admission
+        found = [admission.find(choice) for choice in choices]
+        absent = [index for index, apps in enumerate(found) if not apps]
+        if absent and all(_time_left(context, config, index) > 0 for index in absent):
+            return resolve(choices, found, _anybody)
+        for index, choice in enumerate(choices):
+            if choice.selector is not None or index in absent:
+                found[index] = await admission.look(choice)
+        return resolve(choices, found, _anybody)
+
+    # -- how they stand ---------------------------------------------------------------------------------------------
+
+    async def _go_on(self, context: StepContext, config: ArgoCDWaitConfig) -> StepOutcome:
+        """Judge all, and end if that decides it."""
+        looks = _Looks([await self._look(config, record) for record in context.records])
+        if bad := looks.of(Standing.FAILED, Standing.BROKEN):
+            status = StepStatus.FAILED if looks.of(Standing.FAILED) else StepStatus.ERRORED
+            return _finished(looks, status, first_few([each.judgement.message for each in bad]))
+        waits = looks.of(Standing.NOT_YET)
+        if not waits:
+            return _finished(looks, StepStatus.SUCCEEDED, "")
+        said = first_few([each.judgement.message for each in waits])
+        left = None
+        if context.timeout is not None:
+            left = (context.timeout - (context.now - _began(context))).total_seconds()
+            if left <= 0:
+                time = Duration.of(context.timeout.total_seconds())
+                if unseen := await self._unseen(looks, time):
+                    return unseen
+                return _finished(looks, StepStatus.FAILED, NOT_THERE_IN_TIME(time=time, message=said))
+        again = [left, *(each.judgement.look_after for each in waits)]
+        return Waiting(
+            said,
+            looks.records,
+            notable=not all(each.judgement.passing for each in waits),
+            look_after=min((seconds for seconds in again if seconds is not None), default=None),
+            error=next((each.error for each in waits if each.error is not None), None),
+        )
+
+    async def _unseen(self, looks: _Looks, time: str) -> Waiting | None:
+        """What to wait for before the time is up; None if it is.
+
+        That something is not so is never said in the end from the cache alone: Argo CD's API server may be away.
+        """
+        before = [each.app for each in looks.seen]
+        try:
+            now = [await self._argocd.applications.read_live(each.record.key) for each in looks.seen]
+        except KubeError as error:
+            said = UNSEEN_IN_TIME(time=time, why=error)
+            return Waiting(said, looks.records, notable=True, error=error)
+        unchanged = [was and news(was) for was in before] == [is_ and news(is_) for is_ in now]
+        return None if unchanged else Waiting("", looks.records, look_after=0.0)
+
+    async def _look(self, config: ArgoCDWaitConfig, record: Record) -> _Seen:
+        """How one target stands; Argo CD is asked to look at it where it has to be."""
+        wanted = _wanted(config, record, self._argocd.default_namespace)
+        if wanted is None:
+            lost = Judgement(Standing.FAILED, NOT_CHOSEN_ANY_MORE(app=describe(record.key)))
+            return _Seen(record, self._argocd.applications.get(record.key), lost)
+        app = await self._argocd.applications.read(record.key)
+        error = None
+        asking = Asking(Look.DONE) if record.looked else Asking(Look.WAIT)
+        if app is not None and app.metadata.uid == record.uid and not record.looked:
+            asking, app, error = await self._have_looked_at(app, record)
+        judgement = self._judge(app, record, wanted, asking)
+        if judgement.refresh and app is not None and self._may_ask(app, record):
+            # It has looked once, and does not by itself where it should.
+            _, app, error = await self._ask(app, record)
+        if app is not None and judgement.standing is Standing.NOT_YET and (why := self._watched(app, record).refused):
+            judgement = Judgement(Standing.NOT_YET, why, judgement.look_after)
+        looked = record.looked or asking.look is Look.DONE
+        kept = health_to_keep(record.seen_health, app) if app is not None else record.seen_health
+        state = TargetState.RUNNING if looked else TargetState.PENDING
+        now = msgspec.structs.replace(record, looked=looked, seen_health=kept, state=state)
+        return _Seen(now, app, judgement, error)
+
+    def _judge(
+        self, app: Application | None, record: Record, wanted: Sequence[frozenset[WaitFor]], asking: Asking
+    ) -> Judgement:
+        """The worst judgement: each entry that chose the Application waits for something of its own."""
+        start = Start(record.uid, record.seen_state or "", record.seen_health)
+        unchanged = self._argocd.unchanged_for(record.key)
+        judged = [judge(app, record.key, kinds, start, asking, unchanged) for kinds in wanted]
+        return max(judged, key=lambda judgement: _SEVERITY.index(judgement.standing))
+
+    # -- having Argo CD look ----------------------------------------------------------------------------------------
+
+    async def _have_looked_at(
+        self, app: Application, record: Record
+    ) -> tuple[Asking, Application | None, KubeError | None]:
+        """Whether Argo CD has looked at *app* since it was asked to; it is asked now if it is time."""
+        now, kept = asyncio.get_running_loop().time(), self._watched(app, record)
+        decided = decide_look(app, kept.asked, kept.standing, kept.since, now)
+        if decided.look is not Look.ASK:
+            return decided, app, None
+        return await self._ask(app, record)
+
+    async def _ask(self, app: Application, record: Record) -> tuple[Asking, Application | None, KubeError | None]:
+        """Ask Argo CD to look at *app* as it is; what has become of it meanwhile is looked at first."""
+        kept = self._watched(app, record)
+        try:
+            await self._argocd.ask_to_look(app)
+        except (Conflict, NotFound):
+            self._argocd.applications.mark_dirty(app.key)
+            return Asking(Look.WAIT, _AGAIN), app, None
+        except KubeError as error:
+            kept.refused = str(error)
+            return Asking(Look.WAIT), app, error
+        kept.refused = ""
+        kept.asked = Asked(asyncio.get_running_loop().time(), app.status.reconciled_at)
+        return Asking(Look.WAIT), self._argocd.applications.get(app.key), None
+
+    def _may_ask(self, app: Application, record: Record) -> bool:
+        """Whether Argo CD was not asked a moment ago."""
+        now, kept = asyncio.get_running_loop().time(), self._watched(app, record)
+        return decide_look(app, kept.asked, kept.standing, kept.since, now).look in {Look.ASK, Look.DONE}
+
+    def _watched(self, app: Application, record: Record) -> Watched:
+        """What this process has seen of *app*, which it remembers as long as the step waits for it."""
+        now, attempt = asyncio.get_running_loop().time(), self._argocd.attempt(record.key, record.stamp)
+        if attempt.watched is None:
+            attempt.watched = Watched(now, now, app.status.reconciled_at)
+        elif attempt.watched.reconciled_at != app.status.reconciled_at:
+            attempt.watched.reconciled_at, attempt.watched.standing = app.status.reconciled_at, now
+        return attempt.watched
+
+
+_SEVERITY = (Standing.READY, Standing.NOT_YET, Standing.BROKEN, Standing.FAILED)
+
+
+def _anybody(_app: Application) -> None:
+    """No Application is barred: it is only looked at."""
+
+
+def _began(context: StepContext) -> datetime:
+    """Since when the time of the step counts: from its start, or from when all was there that it had to wait for."""
+    free = [Time(record.free_since).datetime for record in context.records if record.free_since]
+    return max([context.started_at, *(time for time in free if time <= context.now)])
+
+
+def _record(app: Application, alias: str, stamp: str, entries: Sequence[int], since: str | None) -> Record:
+    return Record(
+        kind=USES,
+        namespace=app.metadata.namespace,
+        name=app.metadata.name,
+        uid=app.metadata.uid,
+        step=alias,
+        attempt=1,
+        stamp=stamp,
+        resource_version=app.metadata.resource_version,
+        seen_state=completed_operation(app),
+        seen_health=app.status.health.status,
+        entries=tuple(entries),
+        free_since=since,
+    )
+
+
+def _wanted(config: ArgoCDWaitConfig, record: Record, default_namespace: str) -> list[frozenset[WaitFor]] | None:
+    """What is waited for, by each entry that chose the target; None if the entries are others by now."""
+    if not record.entries or not all(0 <= index < len(config.apps) for index in record.entries):
+        return None
+    apps = [config.apps[index] for index in record.entries]
+    for app in apps:
+        choice = app.choice(default_namespace)
+        if choice.namespace != record.namespace or (choice.selector is None and choice.name != record.name):
+            return None
+    return [frozenset(app.wait_for) for app in apps]
+
+
+def _time_left(context: StepContext, config: ArgoCDWaitConfig, index: int) -> float:
+    """Seconds for which the entry may still wait for what it is about, counted from the start of the step."""
+    waits = config.apps[index].patience
+    return (waits - (context.now - context.started_at)).total_seconds() if waits else 0.0
+
+
+def _absent(choice: Choice, patience: timedelta) -> str:
+    if not patience:
+        return choice.missing
+    return NOT_CREATED(missing=choice.missing, time=Duration.of(patience.total_seconds()))
+
+
+def _to_be_created(
+    context: StepContext, config: ArgoCDWaitConfig, choices: Sequence[Choice], missing: Sequence[int]
+) -> Intend | Waiting:
+    """Wait until somebody makes what the entries *missing* are about."""
+    awaited, said, left = [], [], []
+    for index in missing:
+        choice = choices[index]
+        seconds = _time_left(context, config, index)
+        selector = choice.selector.wire() if choice.selector is not None else None
+        awaited.append(Awaited(context.alias, choice.namespace, choice.name, selector))
+        until = Time.of(context.now + timedelta(seconds=seconds))
+        said.append(WAITS_FOR_CREATION(what=described(choice), time=until))
+        left.append(seconds)
+    if all(each in context.awaited for each in awaited):
+        return Waiting(first_few(said), (), notable=True, look_after=min(left))
+    return Intend((), awaited=awaited)
+
+
+def _finished(looks: _Looks, status: StepStatus, said: str) -> Finished:
+    """The end of the step; what has not come true is not waited for any longer."""
+    records = []
+    for each in looks.seen:
+        state = _ENDS.get(each.judgement.standing)
+        if state is None:
+            late = not looks.of(Standing.FAILED, Standing.BROKEN)
+            state = TargetState.FAILED if late else TargetState.STOPPED
+        records.append(each.record.ended(state, _cut(each.judgement.message)))
+    return Finished(status, said, looks.output, records=records)
+
+
+def _dropped(records: Sequence[Record]) -> list[Record]:
+    """*records* of what is not waited for any longer."""
+    return [r if r.state.final else r.ended(TargetState.STOPPED, NOT_WAITED_FOR(app=describe(r.key))) for r in records]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
