@@ -36,6 +36,8 @@ class Shown(Flag):
     """A warning or an error in the log: the event, or what stands in its field ``error`` or ``why``."""
     PROBE = auto()
     """What ``/healthz`` and ``/readyz`` answer of a part that is not well."""
+    ANSWER = auto()
+    """What the commands ``abort`` and ``why`` answer, on standard output."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,13 @@ import dataclasses
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 import kargo_py
 from kargo_py.controllers.embedding import Shared
@@ -18,6 +21,8 @@ from kargo_py.controllers.world import Responsibility
 from kargo_py.local.argocd.repositories import ScriptedRepository
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD, ScriptedApplication, ScriptedProject
 from kargo_py.testing.kube_api import KubeApi, Promotion
+from tests.explorer import laws as explorer_laws
+from tests.simulation import laws as simulation_laws
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 EMBED = (DOCS / "how-to/embed.md").read_text()
@@ -108,3 +113,63 @@ def test_quoted_revisions(page: Path) -> None:
     """Whoever puts a revision of digits into one of our samples must not have to think of quotes."""
     revisions = re.findall(r"^[ -]*desiredRevision: (.*)$", page.read_text(), re.MULTILINE)
     assert [revision for revision in revisions if not revision.startswith('"')] == []
+
+
+NAV = yaml.load((DOCS.parent / "mkdocs.yml").read_text(), yaml.BaseLoader)["nav"]
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+TESTS = DOCS.parent / "tests"
+
+
+def in_nav(entry: Any) -> Iterator[str]:
+    """The pages of a part of the navigation."""
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for inner in entry.values() if isinstance(entry, dict) else entry:
+            yield from in_nav(inner)
+
+
+def test_navigation() -> None:
+    """Every page can be found, once, and every entry is a page."""
+    assert sorted(in_nav(NAV)) == PAGES
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"])
+def test_links_of_pages_outside(page: str) -> None:
+    """What they link to in the repository is there; the links of the others are seen to when the site is built."""
+    links = re.findall(r"\]\(([^):#]+)[^):]*\)", (DOCS.parent / page).read_text())
+    assert links
+    assert [link for link in links if not (DOCS.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("reference/")])
+def test_reference_is_kept_true(page: str) -> None:
+    """A page of the reference is generated, has generated parts, or is read by a test."""
+    text = (DOCS / page).read_text()
+    read = any(page in path.read_text() for path in TESTS.rglob("test_*.py"))
+    assert "<!-- Generated " in text or "<!-- generated: " in text or read
+
+
+LAWS = (DOCS / "explanation/laws.md").read_text()
+NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", LAWS)))
+
+
+@pytest.mark.parametrize(("path", "name"), NAMED)
+def test_tests_of_the_laws(path: str, name: str) -> None:
+    """A test that the page names is there."""
+    tree = ast.parse((DOCS.parent / path).read_text())
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    assert name in {node.name for node in ast.walk(tree) if isinstance(node, functions)}
+
+
+def test_laws() -> None:
+    """Each Law has a section with tests, and is judged where the page says so."""
+    rows = table_after(LAWS, "Which of them judges which Law:")
+    explorer = {law for law, by, _ in rows if not by.startswith("no")}
+    simulation = {law for law, _, by in rows if by == "yes"}
+    assert explorer == {law for law in (*explorer_laws.LAWS, explorer_laws.LOST_ENDING) if law[0].isdigit()}
+    assert simulation == {law for law in simulation_laws.LAWS if law[0].isdigit()}
+
+    sections = re.findall(r"^## (\d+)\. (.*?)$(.*?)(?=^## |\Z)", LAWS, re.MULTILINE | re.DOTALL)
+    assert [law.split()[0] for law, *_ in rows] == [number for number, *_ in sections]
+    assert [title for _, title, text in sections if "*What would break it:*" not in text or "::test_" not in text] == []

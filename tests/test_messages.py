@@ -74,7 +74,8 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.argocd.operation": {
         "not started": "the value of an enum",
         "another operation": "the value of an enum",
-        "retry, hook, sync window, or somebody's mistake": "the value of an enum",
+        "retry, hook, or somebody's mistake": "the value of an enum",
+        "sync window": "the value of an enum",
         "the end of a termination": "the value of an enum",
         "an application controller that does not look": "the value of an enum",
         "its stamp was removed": "part of a text",
@@ -99,6 +100,12 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.cli.apiserver": {
         "Kubernetes API ready at {}; for kubectl: export KUBECONFIG={}\n": "on standard output, when all is well"
     },
+    "kargo_py.cli.following": {
+        "cache is being updated again": "what a cache logs at level info",
+        "kargo-py: {}": "what stands before every line",
+    },
+    "kargo_py.cli.get": {' in "{}"': "part of a text"},
+    "kargo_py.cli.rows": {'Argo CD Application "([^"]*)" in namespace "[^"]*"': "finds the name APP in a text"},
     "kargo_py.controllers.availability": {" and ": "joins names", " or ": "joins names"},
     "kargo_py.controllers.promotion": {"its deletion": "a name: ACTOR on the page"},
     "kargo_py.controllers.vitals": {
@@ -109,6 +116,23 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.controllers.stage_conditions": {
         "0/{} Fulfilled": "Kargo's summary",
         "{}/{} Fulfilled": "Kargo's summary",
+    },
+    "kargo_py.deployers.argocd_records": {"under way": "the name of an index"},
+    "kargo_py.controllers.why": {
+        "Argo CD": "a name: CLOCK on the page",
+        "{} ({})": "a name: FREIGHT on the page",
+    },
+    "kargo_py.controllers.why_promotion": {
+        'Freight "{}"': "a name: WHAT on the page",
+        'Stage "{}"': "a name: WHAT on the page",
+        "the queue": "a name: WHAT on the page",
+        "not begun": "a name: STATUS on the page",
+    },
+    "kargo_py.controllers.why_stage": {
+        'Freight "{}"': "a name: WHAT on the page",
+        "the queue": "a name: WHAT on the page",
+        "not Ready": "a name: STATE on the page",
+        "not judged": "a name: STATE on the page",
     },
     "kargo_py.kube.borrowed": {
         "kubernetes_asyncio client of {}": "a name: SOURCE on the page",
@@ -149,7 +173,13 @@ The simulated Argo CD and the embedded API server say what Argo CD and Kubernete
 have to tell a user they declare.
 """
 
-HELP_TEXTS = {"kargo_py.cli.main", "kargo_py.cli.messages", "kargo_py.controllers.metrics", "kargo_py.api.rules"}
+HELP_TEXTS = {
+    "kargo_py.cli.main",
+    "kargo_py.cli.messages",
+    "kargo_py.controllers.metrics",
+    "kargo_py.controllers.promotion_metrics",
+    "kargo_py.api.rules",
+}
 """Full of help texts or of CEL; what they give to those that take texts for users is looked at all the same."""
 
 FOR_PROGRAMMERS = {"TypeError", "RuntimeError", "KeyError", "OverflowError", "AttributeError"}

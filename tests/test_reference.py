@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 from markdown import markdown
 
-from kargo_py.api.crd import KINDS
+from kargo_py.api.kinds import KINDS
 from tools.reference import commands, keys, metrics, pages, steps
 from tools.reference.__main__ import main
 from tools.reference.markdown import code, prose, table

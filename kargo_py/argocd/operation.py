@@ -359,7 +359,8 @@ class Waiting(Enum):
     PICK_UP = "pick-up"
     ASLEEP = "an application controller that does not look"
     FOREIGN = "another operation"
-    HELD_UP = "retry, hook, sync window, or somebody's mistake"
+    HELD_UP = "retry, hook, or somebody's mistake"
+    WINDOW = "sync window"
     STOPPING = "the end of a termination"
 
 
@@ -535,7 +536,9 @@ def _in_progress(app: Application, state: OperationState, known: Knowledge) -> D
             else AN_ATTEMPT_FAILED(app=app, message=said)
         )
         return _wait(Waiting.HELD_UP, failed, state)
-    if state.message.startswith(("waiting for ", "Sync operation blocked")):
+    if state.message.startswith("Sync operation blocked"):
+        return _wait(Waiting.WINDOW, ARGOCD_SAYS(app=app, message=_cut(state.message)), state)
+    if state.message.startswith("waiting for "):
         return _wait(Waiting.HELD_UP, ARGOCD_SAYS(app=app, message=_cut(state.message)), state)
     return _wait(Waiting.RUNNING, SYNC_RUNS(app=app), state)
 

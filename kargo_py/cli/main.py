@@ -130,6 +130,22 @@ def run(
             help="How long what an abort or a time-out stops is waited for.",
         ),
     ] = "10m",
+    created_events: Annotated[
+        bool,
+        typer.Option(
+            "--created-events",
+            envvar="KARGO_PY_CREATED_EVENTS",
+            help="Tell each new Promotion in an Event, as Kargo's webhook does where there is one.",
+        ),
+    ] = False,
+    operation_events: Annotated[
+        bool,
+        typer.Option(
+            "--operation-events",
+            envvar="KARGO_PY_OPERATION_EVENTS",
+            help="Tell in Events what becomes of the operations that Promotions start.",
+        ),
+    ] = False,
     log_format: Annotated[
         str,
         typer.Option(
@@ -171,10 +187,133 @@ def run(
         metrics_address=metrics_address,
         health_address=health_address,
         abort_patience=patience,
+        created_events=created_events,
+        operation_events=operation_events,
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )
     if (why := serve(options)) is not None:
         fail(why)
+
+
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="kubeconfig of Kargo's cluster; else the pod's service account, else ~/.kube/config."
+        "  [env var: KUBECONFIG]",
+    ),
+]
+Context = Annotated[str | None, typer.Option(metavar="NAME", help="Context of the kubeconfig [the current one].")]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NS", help="The Project [the namespace of the context].")
+]
+
+
+@app.command()
+def get(
+    kind: Annotated[str, typer.Argument(metavar="promotions|stages", help="What to show.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Only this one.", show_default=False)] = "",
+    namespace: Namespace = "",
+    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show those of all Projects.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing what changes, until Ctrl-C.")] = False,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="WORD", help="table, wide, json, yaml or name.")
+    ] = "table",
+    stage: Annotated[str, typer.Option(metavar="NAME", help="Only Promotions to this Stage.")] = "",
+    phase: Annotated[
+        list[str] | None, typer.Option(metavar="PHASE", help="Only Promotions in this phase. May be repeated.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Show Promotions or Stages: which Freight, how they stand, since when, and why."""
+    from kargo_py.cli import get as command, objects
+    from kargo_py.cli.following import tell_outages
+
+    resource, name = objects.subject("get", kind, name)
+    objects.check_namespace(namespace)
+    request = command.check(
+        command.Request(resource, name, all_namespaces, watch, output, stage, frozenset(phase or ()))
+    )
+    tell_outages()
+    command.get(request, objects.Where(kubeconfig, context, namespace), typer.echo, tell)
+
+
+@app.command()
+def abort(
+    kind: Annotated[str, typer.Argument(metavar="promotion", help="What to abort.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one.", show_default=False)] = "",
+    namespace: Namespace = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Do not wait for what it has under way; that may be left running.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when it is Aborted, and say meanwhile what it waits for.")
+    ] = False,
+    timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long to --wait at most, like 90s; 0s: without end.")
+    ] = "0s",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Abort a Promotion: what it has under way is ended, and waited for."""
+    from kargo_py.cli import abort as command, objects
+    from kargo_py.cli.following import tell_outages
+    from kargo_py.cli.options import wait_timeout
+    from kargo_py.controllers.world import PROMOTIONS
+
+    _, name = objects.subject("abort", kind, name, [PROMOTIONS], named=True)
+    objects.check_namespace(namespace)
+    try:
+        patience = wait_timeout(timeout)
+    except ValueError as error:
+        fail(str(error), code=USAGE_ERROR)
+    tell_outages()
+    where = objects.Where(kubeconfig, context, namespace)
+    command.abort(name, where, typer.echo, force=force, wait=wait, patience=patience)
+
+
+@app.command()
+def why(
+    kind: Annotated[str, typer.Argument(metavar="promotion|stage", help="What to explain.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one.", show_default=False)] = "",
+    namespace: Namespace = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="WORD", help="text or json.")] = "text",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    argocd_kubeconfig: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="ARGOCD_KUBECONFIG",
+            help="kubeconfig of Argo CD's cluster, if it is another one.",
+        ),
+    ] = None,
+    argocd_namespace: Annotated[
+        str,
+        typer.Option(
+            metavar="NS", envvar="ARGOCD_NAMESPACE", help="Namespace of Applications where a check names none."
+        ),
+    ] = "argocd",
+) -> None:
+    """Say in words what a Promotion waits for, or why a Stage is not Ready."""
+    from kargo_py.cli import objects, why as command
+    from kargo_py.cli.following import tell_outages
+    from kargo_py.cli.options import check_answer
+
+    resource, name = objects.subject("why", kind, name, named=True)
+    objects.check_namespace(namespace)
+    try:
+        options = command.Options(check_answer(output), argocd_kubeconfig, argocd_namespace)
+    except ValueError as error:
+        fail(str(error), code=USAGE_ERROR)
+    tell_outages()
+    command.why(resource, name, objects.Where(kubeconfig, context, namespace), options, typer.echo)
+
+
+def tell(text: str) -> None:
+    """Say on standard error what is no part of the output."""
+    typer.echo(text, err=True)
 
 
 @app.command(name="crds")

@@ -85,6 +85,12 @@ texts above that are marked *also in the log*. Other fields say what a line is a
 `/healthz` and `/readyz` name each part, what is wrong first; see [Monitor it](../how-to/monitor.md#probes).
 """,
     ),
+    Shown.ANSWER: (
+        "What the commands abort and why answer",
+        """\
+On standard output. `why` tells the texts above too, where a Promotion or a Stage is held up by what they say.
+""",
+    ),
 }
 
 _TITLES: Mapping[str, str] = {
@@ -92,6 +98,15 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.cli.logs": "Options of the log",
     "kargo_py.cli.main": "Files and packages",
     "kargo_py.controllers.endpoints": "The addresses for metrics and probes",
+    "kargo_py.cli.objects": "Which object in which cluster",
+    "kargo_py.cli.get": "The command get",
+    "kargo_py.cli.following": "While a command watches",
+    "kargo_py.cli.abort": "The command abort",
+    "kargo_py.controllers.why_promotion": "The command why, of a Promotion",
+    "kargo_py.controllers.why_stage": "The command why, of a Stage",
+    "kargo_py.controllers.why": "The command why, of both",
+    "kargo_py.cli.why": "How answers are put",
+    "kargo_py.cli.rows": "In the column WHY",
     "kargo_py.demo.telling": "The demo",
     "kargo_py.controllers.running": "What must be there",
     "kargo_py.local.apiserver.serve": "The embedded API server: where it listens",
@@ -153,6 +168,7 @@ _ALSO: Mapping[Shown, str] = {
     Shown.EVENT: "also in Events",
     Shown.LOG: "also in the log",
     Shown.PROBE: "also in the answers to probes",
+    Shown.ANSWER: "also as an answer",
 }
 
 

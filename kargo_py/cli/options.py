@@ -37,6 +37,17 @@ ABORT_TIMEOUT_MALFORMED = message(
     shown=Shown.COMMAND_LINE,
 )
 
+WAIT_TIMEOUT_MALFORMED = message(
+    "--timeout {text!r}: must be a duration like 90s, 10m or 1h30m, or 0s for no end",
+    do="Correct `--timeout`.",
+    shown=Shown.COMMAND_LINE,
+)
+ANSWER_UNKNOWN = message(
+    "--output {form!r}: must be text or json",
+    do="Correct `--output`.",
+    shown=Shown.COMMAND_LINE,
+)
+
 _NOWHERE = "0"
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -76,10 +87,33 @@ def bind_address(option: str, address: str) -> str:
 
 def abort_timeout(text: str) -> timedelta:
     """How long an abort is waited for. Raises ValueError."""
+    duration = _duration(text)
+    if duration is None:
+        raise ValueError(ABORT_TIMEOUT_MALFORMED(text=text))
+    return duration
+
+
+def wait_timeout(text: str) -> timedelta | None:
+    """How long a command waits, None without end. Raises ValueError."""
+    duration = _duration(text)
+    if duration is None:
+        raise ValueError(WAIT_TIMEOUT_MALFORMED(text=text))
+    return duration or None
+
+
+def _duration(text: str) -> timedelta | None:
+    """None if *text* is no duration that can be waited for."""
     try:
         duration = Duration(text)
-    except ValueError as error:
-        raise ValueError(ABORT_TIMEOUT_MALFORMED(text=text)) from error
+    except ValueError:
+        return None
     if duration.nanoseconds < 0 or duration.seconds > timedelta.max.total_seconds() / 2:
-        raise ValueError(ABORT_TIMEOUT_MALFORMED(text=text))
+        return None
     return timedelta(seconds=duration.seconds)
+
+
+def check_answer(form: str) -> str:
+    """*form* in its proper case; raises ValueError if answers have no such form."""
+    if form.lower() not in {"text", "json"}:
+        raise ValueError(ANSWER_UNKNOWN(form=form))
+    return form.lower()

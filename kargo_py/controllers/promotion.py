@@ -19,15 +19,31 @@ import structlog
 from kargo_py.api.abort import ANNOTATION_ABORT, Abort, AbortError, latched_abort, read_abort
 from kargo_py.api.freight import Freight
 from kargo_py.api.names import ANNOTATION_CREATE_ACTOR, Actor
-from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase, PromotionStep, StepStatus, phase_of
+from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase, PromotionStep, StepStatus
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
-from kargo_py.argocd.operation import operation_aspect
-from kargo_py.argocd.waiting import news
 from kargo_py.controllers.availability import unavailable
-from kargo_py.controllers.control_flow import is_control_flow, refusal
-from kargo_py.controllers.world import PROMOTIONS, World, attempts_of, awaited_in, awaits, event_annotations, event_name
+from kargo_py.controllers.control_flow import refusal
+from kargo_py.controllers.events import (
+    STAGE_NOT_FOUND,
+    abort_not_understood_event,
+    no_stage_event,
+    step_warning_event,
+)
+from kargo_py.controllers.promotion_waking import (
+    acknowledged,
+    acknowledged_promotion,
+    has_not_begun,
+    itself,
+    newly_chosen,
+    operation_news,
+    own_news,
+    stage_readable,
+    verdict_news,
+)
+from kargo_py.controllers.telling import Teller
+from kargo_py.controllers.world import World, attempts_of, awaited_in, awaits
 from kargo_py.deployers.base import Record, RecordError, TargetState, footprint
 from kargo_py.engine.machine import (
     CurrentStep,
@@ -38,17 +54,17 @@ from kargo_py.engine.machine import (
     current_step,
     fail,
     finish_step,
+    held_up,
     latch_abort,
     output_of,
     records_of,
     with_intent,
     with_message,
     with_records,
+    with_refresh,
 )
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Controller, Result
-from kargo_py.kube.events import Event, Regarding
-from kargo_py.kube.predicates import Predicate, changed, created, deleted
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import ROOM, Finished, Intend, StepContext, StepOutcome, StepRunner, Waiting, no_expressions
@@ -125,44 +141,12 @@ NO_STEPS = message(
     do="Copy the steps into `spec.steps` of a new Promotion: there is no webhook that would.",
     shown=Shown.PROMOTION,
 )
-STAGE_NOT_FOUND = message(
-    'Stage "{stage}" does not exist in namespace "{namespace}"; the Promotion waits for it',
-    do="The Promotion begins by itself once the Stage is there. Create the Stage, or delete the Promotion.",
-    shown=Shown.EVENT,
-)
-ENDED = message(
-    "Promotion {phase}",
-    do="The end of a Promotion; its `status.message` follows, where it has one, and says what to do.",
-    shown=Shown.EVENT,
-)
-REASON_ENDED = message(
-    "Promotion{phase}",
-    do="On a Promotion: `PromotionSucceeded` and `PromotionAborted` are of type Normal, `PromotionFailed` and "
-    "`PromotionErrored` of type Warning.",
-    shown=Shown.EVENT,
-)
-REASON_STAGE_NOT_FOUND = message(
-    "StageNotFound",
-    do="Warning on a Promotion whose Stage is not there. It waits: create the Stage, or delete the Promotion.",
-    shown=Shown.EVENT,
-)
-REASON_ABORT_NOT_UNDERSTOOD = message(
-    "AbortNotUnderstood",
-    do="Warning on a Promotion with a wrong annotation `kargo.akuity.io/abort`. It goes on: correct the annotation.",
-    shown=Shown.EVENT,
+STAGE_UNREADABLE = message(
+    'Stage "{stage}" cannot be read; an Event on it says which field is wrong, and the Promotion waits',
+    do="`kubectl describe stage` shows the Event. The Promotion begins by itself once the field is corrected.",
+    shown=Shown.PROMOTION,
 )
 
-REASON_STEP_WARNING = message(
-    "StepWarning",
-    do="Warning on a Promotion that goes on: a step has left out something that may have been meant, the message says "
-    "what.",
-    shown=Shown.EVENT,
-)
-STEP_WARNING = message(
-    'step "{alias}" goes on: {message}',
-    do="What follows the name of the step says what to do.",
-    shown=Shown.EVENT,
-)
 
 COALESCE = 1.0
 """Seconds for which endings of some targets, or the reason of a wait, are gathered before they are written.
@@ -185,6 +169,8 @@ LOOK_AGAIN = 60.0
 
 _LEAST_PAUSE = 0.05
 _ITS_DELETION = "its deletion"
+_STAGE_NOT_FOUND = "StageNotFound"
+_STAGE_UNREADABLE = "StageUnreadable"
 
 T = TypeVar("T")
 
@@ -203,26 +189,23 @@ class PromotionReconciler:
         self._pending_since: dict[Key, float] = {}
         self._give_up_at: dict[Key, float] = {}
         self._next_look: dict[Key, float] = {}
+        self.teller = Teller(world)
 
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Promotion."""
         world = self._world
         controller = (
             Controller("promotion", self.reconcile)
-            .watches(world.stages, _acknowledged(), _acknowledged_promotion)
-            .watches(world.stages, changed(is_control_flow), self._queued)
-            .watches(world.promotions, _own_news(), _itself)
-            .watches(world.argocd.applications, _operation_news(), self._waiting_for(lambda app: app.key))
-            .watches(world.argocd.applications, _verdict_news(), self._waiting_for_verdict)
-            .watches(world.argocd.applications, _newly_chosen(), self._waiting_for_creation)
+            .watches(world.stages, acknowledged(), acknowledged_promotion)
+            .watches(world.stages, stage_readable(), self._queued)
+            .watches(world.promotions, own_news(), itself)
+            .watches(world.argocd.applications, operation_news(), self._waiting_for(lambda app: app.key))
+            .watches(world.argocd.applications, verdict_news(), self._waiting_for_verdict)
+            .watches(world.argocd.applications, newly_chosen(), self._waiting_for_creation)
         )
         for watch in world.watches:
             controller.watches(watch.cache, watch.predicate, self._waiting_for(watch.key))
         return controller
-
-    def _queued(self, _old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-        queued = self._world.promotions.indexed("stage", JSON.meta(new).key) if new is not None else ()
-        return [JSON.meta(p).key for p in queued if phase_of(p) == PromotionPhase.PENDING]
 
     def _waiting_for(self, key: Callable[[T], Key]) -> Callable[[T | None, T | None], Iterable[Key]]:
         """The Promotions that have the changed object on record; *key* is that object's."""
@@ -245,6 +228,10 @@ class PromotionReconciler:
         waiting = [p for place in places for p in self._world.promotions.indexed("awaited", place)]
         return [JSON.meta(p).key for p in waiting if any(awaits(each, new) for each in awaited_in(p))]
 
+    def _queued(self, _old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        queued = self._world.promotions.indexed("stage", JSON.meta(new).key) if new is not None else ()
+        return [JSON.meta(p).key for p in queued if has_not_begun(p)]
+
     # -- one pass -------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: Key) -> Result | None:
@@ -254,6 +241,7 @@ class PromotionReconciler:
         promotion = world.promotion_models.read(raw)
         if raw is None or promotion is None or promotion.finished:
             self._forget(key)
+        if raw is None or promotion is None:
             return None
         if (early := self._too_early(key, raw)) > 0:
             return Result(requeue_after=early)
@@ -261,17 +249,25 @@ class PromotionReconciler:
         stage = world.stage_models.read(stage_raw)
         if not self._ours(promotion, stage):
             return None
+        if promotion.finished:
+            await self.teller.missed(promotion)
+            return None
+        if not promotion.running:
+            self.teller.created(promotion)
         if (asked := self._asked_to_abort(promotion)) is not None:
             return await self._abort(raw, promotion, asked)
-        if stage_raw is None:
-            world.recorder.record(_no_stage_event(promotion))
-        if stage is None or promotion.metadata.deletion_timestamp:
+        if promotion.metadata.deletion_timestamp:
+            return None
+        if stage is None:
+            await self._lacks_stage(raw, promotion)
             return None
         if (why := refusal(stage, promotion)) is not None:
             await self._end(raw, fail(promotion, PromotionPhase.ERRORED, why, world.now()))
             return None
         current = stage.status.current_promotion
         if current is None or current.name != promotion.name:
+            # It is not its turn, which costs no write; but what was said before may not be true any more.
+            await self._put_if_news(raw, promotion, held_up(promotion, "", "", world.now()))
             return None
         if promotion.phase not in {PromotionPhase.PENDING, PromotionPhase.RUNNING}:
             why = UNKNOWN_PHASE(phase=promotion.phase)
@@ -296,9 +292,28 @@ class PromotionReconciler:
             self._next_look[key] = now + targets * LOOK_TIME
         return early
 
+    async def _lacks_stage(self, raw: JsonObject, promotion: Promotion) -> None:
+        """Say, once, that *promotion* waits for its Stage; that is never said from the cache alone."""
+        world = self._world
+        found = await world.stages.read_live(Key(promotion.namespace, promotion.spec.stage))
+        if world.stage_models.read(found) is not None:
+            # What has changed in the cache by that wakes it.
+            return
+        if found is None:
+            why = STAGE_NOT_FOUND(stage=promotion.spec.stage, namespace=promotion.namespace)
+            world.recorder.record(no_stage_event(promotion))
+        else:
+            why = STAGE_UNREADABLE(stage=promotion.spec.stage)
+        if promotion.phase == PromotionPhase.PENDING:
+            reason = _STAGE_NOT_FOUND if found is None else _STAGE_UNREADABLE
+            await self._put_if_news(raw, promotion, held_up(promotion, reason, why, world.now()))
+        elif current_step(promotion) is not None:
+            await self._put_if_news(raw, promotion, promotion.replace(status=with_message(promotion.status, why)))
+
     def _forget(self, key: Key) -> None:
         for times in (self._pending_since, self._give_up_at, self._next_look):
             times.pop(key, None)
+        self._world.stats.waits(key, None)
 
     def _ours(self, promotion: Promotion, stage: Stage | None) -> bool:
         """Whether this controller acts on *promotion*: its Stage decides, its own label where that cannot be read."""
@@ -316,7 +331,7 @@ class PromotionReconciler:
             new = read_abort(promotion.metadata.annotations.get(ANNOTATION_ABORT))
         except AbortError as error:
             new = None
-            self._world.recorder.record(_warning(promotion, REASON_ABORT_NOT_UNDERSTOOD(), str(error)))
+            self._world.recorder.record(abort_not_understood_event(promotion, str(error)))
         if kept is not None:
             return dataclasses.replace(kept, force=kept.force or (new is not None and new.force))
         if new is None and promotion.running and promotion.metadata.deletion_timestamp:
@@ -384,6 +399,10 @@ class PromotionReconciler:
         """Begin if it has not begun; then step after step until one waits or all are through."""
         world = self._world
         taken_over = promotion.running and not records_of(promotion.status)
+        if with_refresh(promotion) is not promotion:
+            # Somebody suspects that an event was missed.
+            for record in records_of(promotion.status):
+                self._world.argocd.applications.mark_dirty(record.key)
         if not promotion.running:
             begun = await self._begin(raw, promotion, stage)
             if begun is None:
@@ -398,7 +417,7 @@ class PromotionReconciler:
             match outcome:
                 case Intend():
                     if outcome.warning:
-                        world.recorder.record(_step_warning(promotion, current.alias, outcome.warning))
+                        world.recorder.record(step_warning_event(promotion, current.alias, outcome.warning))
                     intended = promotion.replace(status=with_intent(promotion.status, current.alias, outcome))
                     raw, promotion = await self._write(raw, intended)
                 case Waiting():
@@ -496,10 +515,12 @@ class PromotionReconciler:
         shown = promotion.status.step_execution_metadata[-1].message
         if message != shown and (message or shown):
             status = with_message(status or promotion.status, message)
-        if promotion.wire().get("status") != raw.get("status"):
-            # The step before this one has ended, which is not written yet.
+        if promotion.wire().get("status") != raw.get("status") or with_refresh(promotion) is not promotion:
+            # The step before this one has ended, which is not written yet; or a refresh is to be acknowledged.
             status = status or promotion.status
         key = Key(promotion.namespace, promotion.name)
+        self._world.stats.waits(key, outcome.cause.value)
+        self.teller.waiting(promotion, outcome.records, outcome.causes, outcome.message)
         again = min(LOOK_AGAIN, max(outcome.look_after, _LEAST_PAUSE)) if outcome.look_after is not None else LOOK_AGAIN
         if status is None:
             self._pending_since.pop(key, None)
@@ -518,27 +539,41 @@ class PromotionReconciler:
     async def _write(self, raw: JsonObject, promotion: Promotion) -> tuple[JsonObject, Promotion]:
         """Write the status; returns the object as it stands then."""
         world = self._world
-        await world.write_status(world.promotions, raw, promotion.status.wire())
+        await self._put(raw, promotion)
         written = world.promotions.get(Key(promotion.namespace, promotion.name))
         model = world.promotion_models.read(written)
         if written is None or model is None:
             raise _DeletedError
         return written, model
 
+    async def _put_if_news(self, raw: JsonObject, before: Promotion, promotion: Promotion) -> None:
+        """Write the status if it is another, or if a refresh is to be acknowledged."""
+        if with_refresh(promotion) is not before:
+            await self._put(raw, promotion)
+
+    async def _put(self, raw: JsonObject, promotion: Promotion) -> Promotion:
+        """Write the status, and count and tell what that means; returns what was written."""
+        world = self._world
+        before = world.promotion_models.read(raw) or promotion
+        queued_since = world.stats.queued_since(Key(promotion.namespace, promotion.name))
+        promotion = with_refresh(promotion)
+        await world.write_status(world.promotions, raw, promotion.status.wire())
+        world.stats.wrote(before, promotion, queued_since)
+        self.teller.wrote(before, promotion)
+        return promotion
+
     async def _end(self, raw: JsonObject, promotion: Promotion) -> None:
         """Write the final status and tell it."""
-        world = self._world
-        await world.write_status(world.promotions, raw, promotion.status.wire())
+        promotion = await self._put(raw, promotion)
         key = Key(promotion.namespace, promotion.name)
         self._forget(key)
-        phase = promotion.status.phase
         _log.info(
             "promotion ended",
             promotion=str(key),
-            phase=str(phase),
+            phase=str(promotion.status.phase),
             **({"message": promotion.status.message} if promotion.status.message else {}),
         )
-        world.recorder.record(_ended_event(promotion))
+        self.teller.ended(promotion)
 
 
 def cannot_run(promotion: Promotion, stage: Stage) -> str | None:
@@ -554,55 +589,6 @@ def time_limit(step: PromotionStep, default: timedelta | None) -> timedelta | No
     if asked is None:
         return default
     return max(timedelta(seconds=asked.seconds), timedelta.resolution) if asked.nanoseconds > 0 else None
-
-
-def _no_stage_event(promotion: Promotion) -> Event:
-    message = STAGE_NOT_FOUND(stage=promotion.spec.stage, namespace=promotion.namespace)
-    return _warning(promotion, REASON_STAGE_NOT_FOUND(), message)
-
-
-def _warning(promotion: Promotion, reason: str, message: str) -> Event:
-    return Event(
-        Regarding(PROMOTIONS, Key(promotion.namespace, promotion.name), promotion.metadata.uid),
-        event_name(promotion.name, reason, promotion.metadata.uid),
-        reason,
-        message,
-        type="Warning",
-    )
-
-
-def _step_warning(promotion: Promotion, alias: str, message: str) -> Event:
-    reason = REASON_STEP_WARNING()
-    return Event(
-        Regarding(PROMOTIONS, Key(promotion.namespace, promotion.name), promotion.metadata.uid),
-        event_name(promotion.name, reason, promotion.metadata.uid, alias),
-        reason,
-        STEP_WARNING(alias=alias, message=message),
-        type="Warning",
-    )
-
-
-def _ended_event(promotion: Promotion) -> Event:
-    phase, message = promotion.status.phase, promotion.status.message
-    key = Key(promotion.namespace, promotion.name)
-    reference = promotion.status.freight
-    reason = REASON_ENDED(phase=phase)
-    said = ENDED(phase=phase) + (f": {message}" if message else "")
-    return Event(
-        Regarding(PROMOTIONS, key, promotion.metadata.uid),
-        event_name(promotion.name, reason, promotion.metadata.uid),
-        reason,
-        said,
-        type="Normal" if phase in {PromotionPhase.SUCCEEDED, PromotionPhase.ABORTED} else "Warning",
-        annotations=event_annotations(
-            actor=promotion.metadata.annotations.get(ANNOTATION_CREATE_ACTOR, "controller:promotion-controller"),
-            project=promotion.namespace,
-            promotion_name=promotion.name,
-            promotion_create_time=promotion.metadata.creation_timestamp or "",
-            stage_name=promotion.spec.stage,
-            freight_name=reference.name if reference is not None else promotion.spec.freight or "",
-        ),
-    )
 
 
 def _collection(stage: Stage, freight: Freight) -> FreightCollection:
@@ -640,59 +626,3 @@ def _urgent(known: Sequence[Record], outcome: Waiting) -> bool:
 
 def _is_bad_end(record: Record) -> bool:
     return record.state.final and record.state is not TargetState.SUCCEEDED
-
-
-# --- what wakes a Promotion ----------------------------------------------------------------------------------------
-
-
-def _itself(_old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-    return (JSON.meta(new).key,) if new is not None else ()
-
-
-def _own_news() -> Predicate[JsonObject]:
-    """A Promotion new to us (after a restart: one that runs), or one whose annotations or labels changed.
-
-    Not its status: that is written by us alone, and each write is followed up where it is made.
-    """
-    return created() | changed(
-        lambda p: tuple(
-            p["metadata"].get(name) for name in ("annotations", "labels", "generation", "deletionTimestamp")
-        )
-    )
-
-
-def _current_name(stage: JsonObject | None) -> str:
-    status = (stage or {}).get("status") or {}
-    return str((status.get("currentPromotion") or {}).get("name") or "")
-
-
-def _acknowledged() -> Predicate[JsonObject]:
-    """The Stage names a current Promotion, and it or what decides whose Stage it is has changed."""
-    return Predicate(lambda old, new: new is not None and _current_name(new) != "" and _call(old) != _call(new))
-
-
-def _call(stage: JsonObject | None) -> object:
-    if stage is None:
-        return None
-    meta = stage["metadata"]
-    return (_current_name(stage), meta.get("labels"), meta.get("generation"))
-
-
-def _acknowledged_promotion(_old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-    name = _current_name(new)
-    return (Key(new["metadata"]["namespace"], name),) if new is not None and name else ()
-
-
-def _verdict_news() -> Predicate[Application]:
-    """Anything that the step argocd-wait looks at; of interest only to a Promotion that is in such a step."""
-    return changed(news)
-
-
-def _newly_chosen() -> Predicate[Application]:
-    """An Application that was made, or whose labels are others now: a selector may match it that did not."""
-    return created() | changed(lambda app: app.metadata.labels)
-
-
-def _operation_news() -> Predicate[Application]:
-    """Anything that a decision about an operation rests on; refreshes, health and the like do not pass."""
-    return changed(operation_aspect) | created() | deleted()

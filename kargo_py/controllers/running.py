@@ -73,7 +73,8 @@ class Options:
     in ``argocd_namespace`` only. ``instance`` "": the uid of the kube-system namespace names this control plane.
     ``metrics_address`` and ``health_address``: HOST:PORT or :PORT to serve Prometheus metrics, and the probes
     ``/healthz`` and ``/readyz``, at, "" for nowhere; they may be the same. ``abort_patience``: how long what an abort
-    or a time-out stops is waited for.
+    or a time-out stops is waited for. ``created_events`` and ``operation_events``: tell also that Promotions were
+    created, and what becomes of the operations they start.
     """
 
     kubeconfig: str | None = None
@@ -84,6 +85,8 @@ class Options:
     metrics_address: str = ""
     health_address: str = ""
     abort_patience: timedelta = timedelta(minutes=10)
+    created_events: bool = False
+    operation_events: bool = False
     responsibility: Responsibility = field(default_factory=Responsibility)
 
 
@@ -156,18 +159,21 @@ def assemble(
 
     *argocd* is the client of Argo CD's API server, or a deployer that was made with one.
     """
+    argocd_client = argocd.client if isinstance(argocd, ArgoCD) else argocd
+    clients = {"kargo": client} if argocd_client is client else {"kargo": client, "argocd": argocd_client}
+    recorders = [EventRecorder(each, COMPONENT, instance, now=now) for each in clients.values()]
+    counts = {name: getattr(each, "stats", None) for name, each in clients.items()}
+    servers = {name: stats for name, stats in counts.items() if isinstance(stats, Stats)}
     if not isinstance(argocd, ArgoCD):
         argocd = ArgoCD(
             argocd,
             namespace=options.argocd_namespace if options.watch_argocd_namespace_only else "",
             default_namespace=options.argocd_namespace,
             now=now,
+            recorder=recorders[-1],
         )
-    clients = {"kargo": client} if argocd.client is client else {"kargo": client, "argocd": argocd.client}
-    recorders = [EventRecorder(each, COMPONENT, instance, now=now) for each in clients.values()]
-    argocd.recorder = argocd.recorder or recorders[-1]
-    counts = {name: getattr(each, "stats", None) for name, each in clients.items()}
-    servers = {name: stats for name, stats in counts.items() if isinstance(stats, Stats)}
+    elif argocd.recorder is None:
+        argocd.recorder = recorders[-1]
     world = World(
         instance=instance,
         client=client,
@@ -179,6 +185,8 @@ def assemble(
         responsibility=options.responsibility,
         now=now,
         abort_patience=options.abort_patience,
+        created_events=options.created_events,
+        operation_events=options.operation_events,
         watches=parts.watches,
     )
     caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]

@@ -13,25 +13,12 @@ from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject, Time
 from kargo_py.controllers.availability import available_in
 from kargo_py.controllers.control_flow import passed_on
+from kargo_py.controllers.events import verified_event
 from kargo_py.controllers.freight_status import forgotten, freight_patch
 from kargo_py.controllers.stage_verification import Verified
-from kargo_py.controllers.world import FREIGHTS, World, event_annotations, event_name
-from kargo_py.kube.codec import JSON
+from kargo_py.controllers.world import World
 from kargo_py.kube.errors import KubeError, NotFound
-from kargo_py.kube.events import Event, Regarding
 from kargo_py.kube.resources import Key
-from kargo_py.messages import Shown, message
-
-FREIGHT_VERIFIED = message(
-    'Freight was verified in Stage "{stage}"',
-    do="The Freight may be promoted to the Stages downstream now, once it has soaked where they require it.",
-    shown=Shown.EVENT,
-)
-REASON_FREIGHT_VERIFIED = message(
-    "FreightVerificationSucceeded",
-    do="Normal, on Freight that has become verified in a Stage. Nothing to do.",
-    shown=Shown.EVENT,
-)
 
 LOOK_AGAIN = timedelta(hours=1)
 """A soak time that ends later than this is looked at again before, since clocks may be set."""
@@ -143,23 +130,6 @@ def _tell(
     started: Time | None = None,
     promotion: str = "",
 ) -> None:
-    key = Key(stage.namespace, freight)
-    raw = world.freights.get(key)
-    if raw is None:
-        return
-    event = Event(
-        Regarding(FREIGHTS, key, JSON.meta(raw).uid),
-        event_name(freight, REASON_FREIGHT_VERIFIED(), identity),
-        REASON_FREIGHT_VERIFIED(),
-        FREIGHT_VERIFIED(stage=stage.name),
-        annotations=event_annotations(
-            actor="controller:stage-controller",
-            project=stage.namespace,
-            stage_name=stage.name,
-            freight_name=freight,
-            promotion_name=promotion,
-            verification_start_time=started or at or "",
-            verification_finish_time=at or "",
-        ),
-    )
-    world.recorder.record(event)
+    model = world.freight_models.read(world.freights.get(Key(stage.namespace, freight)))
+    if model is not None:
+        world.recorder.record(verified_event(model, stage, identity, at=at, started=started, promotion=promotion))

@@ -87,7 +87,7 @@ def judging_left(status: StageStatus, now: datetime) -> float | None:
         return None
     if status.health.status not in {HealthState.UNKNOWN, HealthState.PROGRESSING}:
         return None
-    left = (last.finished_at.datetime + JUDGING_LIMIT - now).total_seconds()
+    left = (JUDGING_LIMIT - (now - last.finished_at.datetime)).total_seconds()
     return min(left, JUDGING_LIMIT.total_seconds()) if left > 0 else None
 
 

@@ -1,5 +1,7 @@
 """The sweep: terminates operations of ours whose Promotion was deleted.
 
+While the Promotion is there its record decides: what a forced abort left running is left alone until then.
+
 There is no finalizer: deleting a Promotion never hangs, and what it had under way may be found long after, by another
 process even. What an operation belongs to is read from its stamp. It is touched only if the stamp is of this control
 plane, the Stage it was made for is of our shard, and the Promotion was found gone by two live reads 30 seconds apart.
@@ -15,11 +17,11 @@ import structlog
 from kargo_py.api.stamp import STAGE_KEY, Stamp, StampError, parse_stamp
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import APPLICATIONS, Application, info_value, stamp_of
-from kargo_py.controllers.world import World, event_name, targets_of
-from kargo_py.deployers.argocd_records import orphan_record
+from kargo_py.controllers.world import World
+from kargo_py.deployers.argocd_records import UNDER_WAY, orphan_record, unfinished
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.controller import Controller, Result
-from kargo_py.kube.events import Event, Regarding
+from kargo_py.kube.events import Event, Regarding, event_name
 from kargo_py.kube.predicates import Predicate, deleted
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
@@ -51,6 +53,7 @@ class Sweeper:
         self._world = world
         self._gone_since: dict[Key, float] = {}
         self._watched: dict[Key, str] = {}
+        self._ending: set[Key] = set()
 
     def controller(self) -> Controller[Key]:
         """The loop, with what may show an orphan: a new state of an Application, or the deletion of a Promotion."""
@@ -58,8 +61,15 @@ class Sweeper:
         return (
             Controller("sweep", self.reconcile)
             .watches(world.argocd.applications, Predicate(lambda _old, new: new is not None), self._suspects)
-            .watches(world.promotions, deleted(), _targets)
+            .watches(world.promotions, deleted(), self._left_behind)
         )
+
+    def _left_behind(self, old: JsonObject | None, _new: JsonObject | None) -> Iterable[Key]:
+        """What a deleted Promotion has under way, be it that it ran, or that it was aborted by force."""
+        if old is None:
+            return ()
+        applications = self._world.argocd.applications
+        return [app.key for app in applications.indexed(UNDER_WAY, JSON.meta(old).uid)]
 
     def _suspects(self, _old: Application | None, new: Application | None) -> Iterable[Key]:
         if new is None:
@@ -88,6 +98,8 @@ class Sweeper:
         world = self._world
         app = await world.argocd.applications.read(key)
         stamp = self._our_unfinished(app) if app is not None else None
+        if app is not None and stamp is None and key in self._ending:
+            return await self._end(app, parse_stamp(self._watched[key]))
         if app is None or stamp is None or self._is_known(stamp) or not self._is_of_our_shard(app, stamp):
             self._forget(key)
             return None
@@ -107,6 +119,7 @@ class Sweeper:
         return await self._end(app, stamp)
 
     async def _end(self, app: Application, stamp: Stamp) -> Result | None:
+        self._ending.add(app.key)
         seen = await self._world.argocd.stop(orphan_record(app, stamp))
         if not seen.record.state.final:
             return Result(requeue_after=seen.look_after if seen.look_after is not None else _AGAIN)
@@ -136,6 +149,7 @@ class Sweeper:
         return raw is None and self._world.responsibility.covers({})
 
     def _forget(self, key: Key) -> None:
+        self._ending.discard(key)
         text = self._watched.pop(key, None)
         if text is None:
             return
@@ -143,13 +157,3 @@ class Sweeper:
         if not self._is_known(parse_stamp(text)):
             # Else its Promotion waits for the end.
             self._world.argocd.forget(key, text)
-
-
-def unfinished(app: Application) -> JsonObject | None:
-    """The operation that the worker goes on with, or else the one it is asked for."""
-    state = app.status.operation_state
-    return state.operation if state is not None and state.in_progress else app.operation
-
-
-def _targets(old: JsonObject | None, _new: JsonObject | None) -> Iterable[Key]:
-    return targets_of(old) if old is not None else ()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from kargo_py.api.freight import Freight
 from kargo_py.api.meta import GROUP, VERSION, KubeObject
-from kargo_py.api.names import EVENT_PREFIX, LABEL_SHARD
+from kargo_py.api.names import LABEL_SHARD
 from kargo_py.api.promotion import Promotion, PromotionPhase, phase_of
 from kargo_py.api.stage import Stage
 from kargo_py.api.stamp import AWAITED_KEY, STATE_KEY
@@ -23,6 +23,7 @@ from kargo_py.argocd.operation import UNREADABLE
 from kargo_py.argocd.selectors import read_selector
 from kargo_py.argocd.targets import Choice
 from kargo_py.controllers.control_flow import origins_passed_on
+from kargo_py.controllers.promotion_stats import PromotionStats
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import Awaited, HealthChecker, TargetState, read_awaited
 from kargo_py.kube.cache import Cache
@@ -30,7 +31,7 @@ from kargo_py.kube.client import Client
 from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import Conflict, OutcomeUnknown
-from kargo_py.kube.events import Event, EventRecorder, Regarding
+from kargo_py.kube.events import Event, EventRecorder, Regarding, event_name
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.writes import contains, guarded_patch, merge_diff, uninterrupted
 from kargo_py.messages import Shown, message
@@ -123,17 +124,6 @@ def tell_unreadable(recorder: EventRecorder, regarding: Regarding, message: str)
     reason = REASON_UNREADABLE()
     name = event_name(regarding.key.name, reason, regarding.uid, message)
     recorder.record(Event(regarding, name, reason, message, type="Warning"))
-
-
-def event_name(about: str, reason: str, *distinct: str) -> str:
-    """A name for an Event that is the same whenever the same thing is told; at most 253 characters."""
-    digest = sha256("/".join((about, reason, *distinct)).encode()).hexdigest()[:16]
-    return f"{about[:236].rstrip('.-')}.{digest}"
-
-
-def event_annotations(**values: str) -> dict[str, str]:
-    """Annotations in the form Kargo's Events have; empty ones are left out."""
-    return {f"{EVENT_PREFIX}{name.replace('_', '-')}": value for name, value in values.items() if value}
 
 
 def project_promotion(raw: JsonObject) -> JsonObject:
@@ -289,7 +279,8 @@ class World:
 
     ``client`` and ``recorder`` are for Kargo's resources; Argo CD may live on another API server, and
     ``argocd_recorder`` is for Events there (None: it is the same). ``abort_patience`` is how long what an abort or a
-    time-out stops is waited for. ``watches`` are those of steps other than Argo CD's.
+    time-out stops is waited for. ``watches`` are those of steps other than Argo CD's. ``created_events``: tell that
+    Promotions were created; ``operation_events``: tell what becomes of the operations they start.
     """
 
     instance: str
@@ -303,7 +294,11 @@ class World:
     argocd_recorder: EventRecorder | None = None
     abort_patience: timedelta = timedelta(minutes=10)
     watches: Sequence[Watch[Any]] = ()
+    created_events: bool = False
+    operation_events: bool = False
+    stats: PromotionStats = field(init=False)
     unreadable_applications: int = field(default=0, init=False)
+    events_not_told: int = field(default=0, init=False)
     promotions: Cache[JsonObject] = field(init=False)
     stages: Cache[JsonObject] = field(init=False)
     freights: Cache[JsonObject] = field(init=False)
@@ -335,6 +330,8 @@ class World:
         self.promotion_models = Models(Promotion, PROMOTIONS, self.recorder)
         self.stage_models = Models(Stage, STAGES, self.recorder)
         self.freight_models = Models(Freight, FREIGHTS, self.recorder)
+        self.stats = PromotionStats(_loop_time)
+        self.promotions.subscribe(self.stats.seen)
         self.promotions.subscribe(self._latch)
         self.argocd.applications.subscribe(self._read_application)
         _follow(self.promotions, self.promotion_models)
@@ -357,6 +354,11 @@ class World:
         regarding = Regarding(APPLICATIONS, new.key, new.metadata.uid)
         message = UNREADABLE(app=new, why=new.unreadable)
         tell_unreadable(self.argocd_recorder or self.recorder, regarding, message)
+
+    def acts_on(self, stage: Key) -> bool:
+        """Whether the Stage of that name is ours; one that is not there or cannot be read is no one else's."""
+        model = self.stage_models.read(self.stages.get(stage))
+        return self.responsibility.covers(model.metadata.labels, model.spec.shard) if model is not None else True
 
     @property
     def unreadable(self) -> Mapping[str, int]:
@@ -420,6 +422,10 @@ class World:
         body = encode({"status": patch})
         answer = await uninterrupted(self.client.patch(cache.resource, key, body, codec=JSON, subresource="status"))
         cache.observe(answer)
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _follow(cache: Cache[JsonObject], models: Models[Any]) -> None:

@@ -45,8 +45,18 @@ from kargo_py.argocd.waiting import look_patch
 from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, unauthorized
 from kargo_py.deployers.argocd_events import started_event
 from kargo_py.deployers.argocd_health import Checks
-from kargo_py.deployers.argocd_records import Attempt, may_have_begun, new_record, operation_of, rests_on, updated
-from kargo_py.deployers.base import HealthVerdict, Observation, Record
+from kargo_py.deployers.argocd_records import (
+    UNDER_WAY,
+    Attempt,
+    may_have_begun,
+    new_record,
+    operation_of,
+    promotions_under_way,
+    rests_on,
+    updated,
+    wait_cause,
+)
+from kargo_py.deployers.base import HealthVerdict, Observation, OperationStats, Record
 from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client, PatchType
@@ -120,8 +130,13 @@ class ArgoCD:
         self.default_namespace = default_namespace
         self._codec = ApplicationCodec()
         self.applications: Cache[Application] = Cache(
-            client, APPLICATIONS, codec=self._codec, namespace=namespace, indexes={"label": labels_of}
+            client,
+            APPLICATIONS,
+            codec=self._codec,
+            namespace=namespace,
+            indexes={"label": labels_of, UNDER_WAY: promotions_under_way},
         )
+        self.stats = OperationStats()
         self._attempts: dict[tuple[Key, str], Attempt] = {}
         self.admission = Admission(client, self.applications, namespace)
         self._checks = Checks(self.applications, default_namespace)
@@ -312,6 +327,7 @@ class ArgoCD:
         attempt = self.attempt(record.key, record.stamp)
         first = attempt.never_issued
         attempt.never_issued = False
+        self.stats.starts += 1
         try:
             answer = await uninterrupted(
                 guarded_patch(
@@ -324,6 +340,7 @@ class ArgoCD:
                 )
             )
         except OutcomeUnknown:
+            self.stats.unknown += 1
             self.applications.mark_dirty(record.key)
             raise
         except KubeError as error:
@@ -348,7 +365,10 @@ class ArgoCD:
         """Ask for the end once; that it was accepted proves nothing, so an unknown outcome does not matter either."""
         # A required field of Argo CD's; nothing of ours reads it back.
         patch = terminate_patch(app, mark, self._now().strftime("%Y-%m-%dT%H:%M:%SZ"))
-        self.attempt(app.key, mark).terminated_at = asyncio.get_running_loop().time()
+        attempt = self.attempt(app.key, mark)
+        self.stats.terminates += 1
+        self.stats.terminates_again += attempt.terminated_at is not None
+        attempt.terminated_at = asyncio.get_running_loop().time()
         await self._patch(app.key, patch)
 
     async def _nudge(self, app: Application, mark: str) -> None:
@@ -361,6 +381,7 @@ class ArgoCD:
                 self._client.patch(APPLICATIONS, key, encode(patch.body), codec=self._codec, patch_type=patch.type)
             )
         except OutcomeUnknown:
+            self.stats.unknown += 1
             self.applications.mark_dirty(key)
             raise
         except Invalid as error:
@@ -376,6 +397,7 @@ class ArgoCD:
         return 0.0 if last is None else last + TERMINATE_AGAIN - asyncio.get_running_loop().time()
 
     def _held_back(self, key: Key, error: KubeError) -> KubeError:
+        self.stats.conflicts += isinstance(error, Conflict)
         self.applications.mark_dirty(key)
         return error
 
@@ -425,6 +447,7 @@ class ArgoCD:
         self, record: Record, decision: Decision, *, look_after: float | None = None, issued: bool = False
     ) -> Observation:
         """*record* with what *decision* found out."""
+        present = may_have_begun(self.applications.get(record.key), record, self.attempt(record.key, record.stamp))
         return Observation(
             updated(record, decision),
             decision.message,
@@ -433,8 +456,9 @@ class ArgoCD:
             held=decision.waiting is Waiting.FOREIGN,
             look_after=look_after if look_after is not None else decision.look_after,
             repeatable=decision.repeatable,
-            present=may_have_begun(self.applications.get(record.key), record, self.attempt(record.key, record.stamp)),
+            present=present,
             issued=issued,
+            cause=wait_cause(decision, present=present),
         )
 
     # -- only looking -------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class Checks:
     def checked(self, config: Mapping[str, Any]) -> Sequence[Key]:
         """The Applications that a health check is about; none if it cannot be read."""
         try:
-            return [key for key, _ in _checks(config, self._default_namespace)]
+            return [key for key, _ in check_targets(config, self._default_namespace)]
         except ValueError:
             return ()
 
@@ -106,15 +106,14 @@ class Checks:
         faults = []
         for config in configs:
             try:
-                found.update(_checks(config, self._default_namespace))
+                found.update(check_targets(config, self._default_namespace))
             except ValueError as error:
                 faults.append(CHECK_UNREADABLE(why=error))
         return found, faults
 
     def _assess(self, key: Key, check: _Check) -> Verdict:
-        return assess_application(
-            self._applications.get(key), key, check.desired, self.unchanged_for(key), check.promoted
-        )
+        app, unchanged = self._applications.get(key), self.unchanged_for(key)
+        return assess_application(app, key, check.desired, unchanged, check.promoted)
 
     def unchanged_for(self, key: Key) -> float:
         """Seconds for which what a verdict on the Application rests on has stood."""
@@ -138,7 +137,7 @@ def _check_of(record: Record) -> dict[str, Any]:
     return check
 
 
-def _checks(config: Mapping[str, Any], default_namespace: str) -> list[tuple[Key, _Check]]:
+def check_targets(config: Mapping[str, Any], default_namespace: str) -> list[tuple[Key, _Check]]:
     """The Applications of a health check with the revisions wanted; raises ValueError if it says anything else."""
     apps = config.get("apps")
     if not isinstance(apps, list) or not apps:

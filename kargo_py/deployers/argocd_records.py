@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from kargo_py.api.stamp import Stamp
-from kargo_py.argocd.application import Application, JsonObject, OperationState, mark_of
+from kargo_py.api.stamp import Stamp, StampError, parse_stamp
+from kargo_py.argocd.application import Application, JsonObject, OperationState, mark_of, stamp_of
 from kargo_py.argocd.operation import Decision, Verb, Waiting, may_have_moved, state_identity
 from kargo_py.argocd.options import EVERYTHING
 from kargo_py.argocd.sources import SourceEdit
 from kargo_py.argocd.waiting import Asked
 from kargo_py.deployers.argocd_admission import owner_of
-from kargo_py.deployers.base import Before, Record, TargetState
+from kargo_py.deployers.base import Before, Record, TargetState, WaitCause
 
 KIND = "argocd"
 
@@ -127,7 +128,7 @@ def operation_of(app: Application, mark: str) -> JsonObject | None:
 def updated(record: Record, decision: Decision) -> Record:
     state = _STATES.get(decision.verb)
     if state is None:
-        running = decision.waiting in {Waiting.RUNNING, Waiting.HELD_UP, Waiting.STOPPING}
+        running = decision.waiting in {Waiting.RUNNING, Waiting.HELD_UP, Waiting.WINDOW, Waiting.STOPPING}
         return msgspec.structs.replace(record, state=TargetState.RUNNING if running else TargetState.PENDING)
     return msgspec.structs.replace(
         record,
@@ -137,3 +138,29 @@ def updated(record: Record, decision: Decision) -> Record:
         started_at=decision.started_at,
         finished_at=decision.finished_at,
     )
+
+
+def unfinished(app: Application) -> JsonObject | None:
+    """The operation that the worker goes on with, or else the one it is asked for."""
+    state = app.status.operation_state
+    return state.operation if state is not None and state.in_progress else app.operation
+
+
+UNDER_WAY = "under way"
+"""Name of the index of Applications by the uid of the Promotion whose operation they have under way."""
+
+
+def promotions_under_way(app: Application) -> Iterable[str]:
+    """Index: see :data:`UNDER_WAY`."""
+    text = stamp_of(unfinished(app))
+    try:
+        return (parse_stamp(text).uid,) if text is not None else ()
+    except StampError:
+        return ()
+
+
+def wait_cause(decision: Decision, *, present: bool) -> WaitCause:
+    """Why the attempt is waited for; one that was not made can only wait for somebody else's operation."""
+    if decision.waiting is None or not (present or decision.waiting is Waiting.FOREIGN):
+        return WaitCause.OTHER
+    return WaitCause[decision.waiting.name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -194,6 +194,38 @@ def read_awaited(stored: Any) -> tuple[Awaited, ...]:
         return ()
 
 
+class WaitCause(StrEnum):
+    """Why an attempt that was made is waited for, in one word, for metrics and Events; the worst come first.
+
+    *Foreign*: somebody else's operation has the target. *Other*: for another reason than the tool's, such as a request
+    of ours that failed.
+    """
+
+    FOREIGN = "foreign-operation"
+    WINDOW = "sync-window"
+    HELD_UP = "held-up"
+    ASLEEP = "asleep"
+    OTHER = "other"
+    STOPPING = "stopping"
+    PICK_UP = "pick-up"
+    RUNNING = "running"
+
+
+@dataclass(slots=True)
+class OperationStats:
+    """Counts since the start: starts issued and terminations asked for, repetitions included, and what came of them.
+
+    ``terminates_again``: those asked for a second time and more. ``conflicts``: starts and terminations that another
+    write came before. ``unknown``: those without an answer.
+    """
+
+    starts: int = 0
+    terminates: int = 0
+    terminates_again: int = 0
+    conflicts: int = 0
+    unknown: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """How an attempt stands.
@@ -202,7 +234,8 @@ class Observation:
     should be told about: the sync is not simply running. ``held``: somebody else's work has the target. ``look_after``:
     seconds after which time alone may change how it stands. ``repeatable``: a new attempt may follow this end.
     ``present``: its start was carried out, or may have been. ``issued``: it was, just now. ``fresh``: the record as
-    it must be written before anything is started, where the one at hand is not true of the start any more.
+    it must be written before anything is started, where the one at hand is not true of the start any more. ``cause``:
+    why it is waited for.
     """
 
     record: Record
@@ -215,6 +248,7 @@ class Observation:
     present: bool = False
     issued: bool = False
     fresh: Record | None = None
+    cause: WaitCause = WaitCause.OTHER
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from kargo_py.api.abort import ABORT_KEY, Abort
 from kargo_py.api.freight import FreightReference
+from kargo_py.api.names import ANNOTATION_REFRESH
 from kargo_py.api.promotion import (
     FreightCollection,
     OperationRecord,
@@ -26,7 +27,8 @@ from kargo_py.api.promotion import (
 )
 from kargo_py.api.stamp import AWAITED_KEY, STATE_KEY
 from kargo_py.api.types import Time
-from kargo_py.deployers.base import Awaited, Record, read_awaited, read_records
+from kargo_py.deployers.base import Awaited, Record, RecordError, read_awaited, read_records
+from kargo_py.engine.conditions import with_conditions
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import Finished, Intend
 
@@ -65,6 +67,9 @@ STEP_ERRORED = message(
     "and create a new Promotion.",
     shown=Shown.PROMOTION,
 )
+
+_MAX_REFRESH = 1024
+"""How much of the annotation that asks for a refresh counts; people write a time."""
 
 _PHASES = {
     StepStatus.SUCCEEDED: PromotionPhase.SUCCEEDED,
@@ -115,15 +120,36 @@ def alias_fault(steps: Sequence[PromotionStep]) -> str | None:
 
 
 def begin(promotion: Promotion, freight: FreightReference, collection: FreightCollection, now: datetime) -> Promotion:
-    """Pending → Running at the first step."""
+    """Pending → Running at the first step; from then on the spec counts as admitted."""
     status = promotion.status.replace(
         phase=PromotionPhase.RUNNING,
         started_at=Time.of(now),
+        admitted_at=Time.of(now),
         freight=freight,
         freight_collection=collection,
         current_step=0,
     )
+    if status.message:
+        status = status.replace(message="")
+    status = with_conditions(status, now, promotion.metadata.generation)
     return promotion.replace(status=_enter(status, promotion.spec.steps or (), 0, now))
+
+
+def held_up(promotion: Promotion, reason: str, message: str, now: datetime) -> Promotion:
+    """A Promotion that has not begun, with why it cannot ("" and "": it can, as soon as it is its turn)."""
+    status = promotion.status
+    if status.message == message:
+        return promotion
+    status = with_conditions(status.replace(message=message), now, promotion.metadata.generation, reason=reason or None)
+    return promotion.replace(status=status)
+
+
+def with_refresh(promotion: Promotion) -> Promotion:
+    """*promotion* with the refresh that its annotation asks for on record as handled."""
+    token = promotion.metadata.annotations.get(ANNOTATION_REFRESH, "")[:_MAX_REFRESH]
+    if not token or token == promotion.status.last_handled_refresh:
+        return promotion
+    return promotion.replace(status=promotion.status.replace(last_handled_refresh=token))
 
 
 def _enter(status: PromotionStatus, steps: Sequence[PromotionStep], index: int, now: datetime) -> PromotionStatus:
@@ -141,6 +167,20 @@ def records_of(status: PromotionStatus, alias: str | None = None) -> tuple[Recor
     state = status.state if isinstance(status.state, dict) else {}
     records = read_records(state.get(STATE_KEY))
     return tuple(r for r in records if alias is None or r.step == alias)
+
+
+def readable_records(promotion: Promotion) -> tuple[Record, ...]:
+    """All recorded intents; none where they cannot be read. For telling, not for deciding."""
+    try:
+        return records_of(promotion.status)
+    except RecordError:
+        return ()
+
+
+def newly_ended(before: Promotion, after: Promotion) -> list[Record]:
+    """The attempts of which *after* says how they ended and *before* does not."""
+    known = {(record.key, record.stamp) for record in readable_records(before) if record.state.final}
+    return [r for r in readable_records(after) if r.state.final and (r.key, r.stamp) not in known]
 
 
 def with_records(status: PromotionStatus, alias: str, records: Sequence[Record]) -> PromotionStatus:
@@ -206,7 +246,7 @@ def finish_step(promotion: Promotion, current: CurrentStep, outcome: Finished, n
     status = status.replace(
         step_execution_metadata=[*status.step_execution_metadata, *skipped], current_step=max(len(steps) - 1, 0)
     )
-    return promotion.replace(status=_conclude(status, now))
+    return _end(promotion, _conclude(status), now)
 
 
 def fail(promotion: Promotion, phase: PromotionPhase, message: str, now: datetime) -> Promotion:
@@ -216,7 +256,13 @@ def fail(promotion: Promotion, phase: PromotionPhase, message: str, now: datetim
     if metadata and metadata[-1].status == StepStatus.RUNNING:
         ended = metadata[-1].replace(status=StepStatus.ERRORED, finished_at=Time.of(now), message=message)
         status = status.replace(step_execution_metadata=[*metadata[:-1], ended])
-    return promotion.replace(status=status.replace(phase=phase, message=message, finished_at=Time.of(now)))
+    return _end(promotion, status.replace(phase=phase, message=message), now)
+
+
+def _end(promotion: Promotion, status: PromotionStatus, now: datetime) -> Promotion:
+    """*promotion* with the final *status*."""
+    status = status.replace(finished_at=Time.of(now))
+    return promotion.replace(status=with_conditions(status, now, promotion.metadata.generation))
 
 
 def latch_abort(status: PromotionStatus, abort: Abort, now: datetime) -> PromotionStatus:
@@ -240,9 +286,7 @@ def abort(promotion: Promotion, asked: Abort, outcome: Finished, now: datetime) 
             status = with_records(status, metadata[-1].alias, outcome.records)
         status = with_awaited(status.replace(step_execution_metadata=[*metadata[:-1], ended]), ())
     message = TERMINATED(actor=asked.by) + (f": {outcome.message}" if outcome.message else "")
-    return promotion.replace(
-        status=status.replace(phase=PromotionPhase.ABORTED, message=message, finished_at=Time.of(now))
-    )
+    return _end(promotion, status.replace(phase=PromotionPhase.ABORTED, message=message), now)
 
 
 def _end_step(status: PromotionStatus, current: CurrentStep, outcome: Finished, now: datetime) -> PromotionStatus:
@@ -288,12 +332,12 @@ def _step_status(metadata: StepExecutionMetadata) -> StepStatus:
         return StepStatus.ERRORED
 
 
-def _conclude(status: PromotionStatus, now: datetime) -> PromotionStatus:
+def _conclude(status: PromotionStatus) -> PromotionStatus:
     """The end of the Promotion: the worst step that counts decides, and its message is the Promotion's."""
     counting = [m for m in status.step_execution_metadata if not m.continue_on_error]
     bad = max(counting, key=lambda m: _step_status(m).severity, default=None)
     worst = _step_status(bad) if bad is not None else StepStatus.SUCCEEDED
-    status = status.replace(phase=_PHASES[worst], finished_at=Time.of(now))
+    status = status.replace(phase=_PHASES[worst])
     if bad is not None and bad.message and _PHASES[worst] is not PromotionPhase.SUCCEEDED:
         status = status.replace(message=bad.message)
     return status

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 import structlog
@@ -27,7 +27,7 @@ from tenacity import wait_random_exponential
 from tenacity.wait import wait_base
 
 from kargo_py.kube.backoff import pause_before
-from kargo_py.kube.client import Client, Codec, EventType, Page, WatchEvent
+from kargo_py.kube.client import Client, Codec, EventType, Meta, Page, WatchEvent
 from kargo_py.kube.errors import (
     ConfigError,
     ConnectionLost,
@@ -40,8 +40,9 @@ from kargo_py.kube.errors import (
     Unreachable,
 )
 from kargo_py.kube.health import PASSING, SHORT_WATCH, Activity, Health
+from kargo_py.kube.histogram import Histogram
 from kargo_py.kube.resources import Key, Resource
-from kargo_py.kube.store import Change, Store, version_order
+from kargo_py.kube.store import Change, Order, Store, version_order
 from kargo_py.messages import Shown, message
 
 LISTING_AGAIN_AFTER_CRASH = message(
@@ -97,18 +98,27 @@ DEFAULT_BACK_OFF = wait_random_exponential(multiplier=0.25, max=30)
 
 _YIELD_EVERY = 250
 
+_UNSHOWN_KEPT = 1000
+"""How many own answers are waited for in the watch, to tell how late it is."""
+
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class CacheStats:
-    """Counts since the start. ``undecodable``: answers, and single objects, that could not be read."""
+    """Counts since the start. ``undecodable``: answers, and single objects, that could not be read.
+
+    ``failures``: lists and watches that failed. ``lag``: how long after the answer to a write of ours the watch showed
+    it, where the answer came first; our own clock on both ends.
+    """
 
     lists: int = 0
     watches: int = 0
     events: int = 0
     undecodable: int = 0
     handler_errors: int = 0
+    failures: int = 0
+    lag: Histogram = field(default_factory=Histogram)
 
 
 class Cache(Generic[T]):
@@ -158,6 +168,7 @@ class Cache(Generic[T]):
         self._untold: deque[tuple[Change[T], tuple[Listener[T], ...]]] = deque()
         self._telling = False
         self._dirty: dict[Key, object] = {}
+        self._unshown: OrderedDict[Key, tuple[Order, float]] = OrderedDict()
         self._version = ""
         self._health = Health()
         self._alarm: Gone | None = None
@@ -273,8 +284,13 @@ class Cache(Generic[T]):
 
     def observe(self, answer: T) -> None:
         """Take in the answer to an own write, or a live read."""
-        if self._namespace and self._codec.meta(answer).key.namespace != self._namespace:
+        meta = self._codec.meta(answer)
+        if self._namespace and meta.key.namespace != self._namespace:
             return
+        if (order := version_order(meta.resource_version)) > self._store.furthest:
+            self._unshown[meta.key] = (order, self._now())
+            if len(self._unshown) > _UNSHOWN_KEPT:
+                self._unshown.popitem(last=False)
         self._dispatch(self._store.answered(self._admitted(answer), self._now()))
 
     def observe_gone(self, key: Key, uid: str) -> None:
@@ -316,6 +332,7 @@ class Cache(Generic[T]):
     async def _list(self) -> None:
         self.stats.lists += 1
         self._alarm = None
+        self._unshown.clear()
         began, known = self._now(), self._store.furthest
         objects: list[T] = []
         page = await self._page()
@@ -435,7 +452,15 @@ class Cache(Generic[T]):
             return
         self.stats.events += 1
         for obj in self._readable([event.object]):
+            self._note_lag(self._codec.meta(obj))
             self._dispatch(self._store.event(event.type, obj, self._now()))
+
+    def _note_lag(self, meta: Meta) -> None:
+        """The watch shows an object: if that is what we have written, or newer, how late is it?"""
+        unshown = self._unshown.get(meta.key)
+        if unshown is not None and version_order(meta.resource_version) >= unshown[0]:
+            del self._unshown[meta.key]
+            self.stats.lag.add(self._now() - unshown[1])
 
     # -- objects -------------------------------------------------------------------------------------------------
 
@@ -513,6 +538,7 @@ class Cache(Generic[T]):
 
     async def _failed(self, error: KubeError, activity: Activity) -> None:
         """Note the failure, log it if it is another one than before, and wait before the next try."""
+        self.stats.failures += 1
         if self._health.failed(error, activity):
             _log.warning(NOT_UPDATED(), resource=str(self.resource), error=str(error))
         self._news_of_health.set()

@@ -8,10 +8,11 @@ written is logged and counted. Their names are the caller's and deterministic, s
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 
 import structlog
 
@@ -43,6 +44,9 @@ EVENTS = Resource("", "v1", "events", "Event")
 
 FLUSH_TIME = 5.0
 """Seconds given, when stopping, to what is still queued."""
+
+REMEMBERED = 1800.0
+"""Seconds for which the same thing is not told again. API servers forget Events after an hour, as a rule."""
 
 _MAX_MESSAGE = 1024
 _log = structlog.get_logger(__name__)
@@ -101,8 +105,17 @@ class Event:
         }
 
 
+def event_name(about: str, reason: str, *distinct: str) -> str:
+    """A name for an Event that is the same whenever the same thing is told; at most 253 characters."""
+    digest = sha256("/".join((about, reason, *distinct)).encode()).hexdigest()[:16]
+    return f"{about[:236].rstrip('.-')}.{digest}"
+
+
 class EventRecorder:
-    """Writes Events in the background, in order; keeps at most *capacity* unwritten and drops the oldest then."""
+    """Writes Events in the background, in order; keeps at most *capacity* unwritten and drops the oldest then.
+
+    What was told in the last half hour is not told again. Of that the last *memory* Events are known.
+    """
 
     def __init__(
         self,
@@ -111,20 +124,34 @@ class EventRecorder:
         instance: str,
         *,
         capacity: int = 1000,
+        memory: int = 10_000,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._client = client
         self._component = component
         self._instance = instance
         self._capacity = capacity
+        self._memory = memory
         self._now = now
+        self._told: OrderedDict[Key, float] = OrderedDict()
         self._queue: deque[tuple[Event, datetime]] = deque()
         self._news = asyncio.Event()
         self.written = 0
         self.dropped = 0
 
+    def knows(self, key: Key) -> bool:
+        """Whether the Event of that namespace and name was told by this process, not long ago."""
+        at = self._told.get(key)
+        return at is not None and asyncio.get_running_loop().time() - at < REMEMBERED
+
     def record(self, event: Event) -> None:
         """Queue *event*; never blocks, never raises."""
+        if self.knows(event.key):
+            return
+        self._told[event.key] = asyncio.get_running_loop().time()
+        self._told.move_to_end(event.key)
+        if len(self._told) > self._memory:
+            self._told.popitem(last=False)
         if len(self._queue) >= self._capacity:
             lost, _ = self._queue.popleft()
             self._lost(lost, TOO_MANY_WAITING())
@@ -168,8 +195,10 @@ class EventRecorder:
             self._lost(event, str(error))
         except Exception:  # noqa: BLE001 - an Event is worth no failure of anything; it is told with its traceback
             self.dropped += 1
+            self._told.pop(event.key, None)
             _log.exception(NOT_WRITTEN(), event_name=event.name, reason=event.reason)
 
     def _lost(self, event: Event, why: str) -> None:
         self.dropped += 1
+        self._told.pop(event.key, None)
         _log.warning(NOT_WRITTEN(), event_name=event.name, reason=event.reason, why=why)

@@ -171,6 +171,18 @@ class Access:
     user: str
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is not sent, but holds where a user names nothing else.
+
+    ``namespace`` of the context, "" if it has none; ``user``: what the kubeconfig calls the user, who may have another
+    name in the cluster.
+    """
+
+    namespace: str
+    user: str
+
+
 class Source(Protocol):
     """Where access comes from; ``name`` is for messages. Loading again renews what has expired."""
 
@@ -182,7 +194,7 @@ class Source(Protocol):
         """Read everything afresh; raises ConfigError."""
 
 
-def find_source(kubeconfig: str | None, context: str | None) -> Source:
+def find_source(kubeconfig: str | None, context: str | None) -> Kubeconfig | ServiceAccount:
     """The file that was named, else those of ``$KUBECONFIG``, else the pod's service account, else ``~/.kube/config``.
 
     Reads the file system.
@@ -210,6 +222,16 @@ class ServiceAccount:
     async def load(self) -> Access:
         """See :class:`Source`."""
         return await asyncio.to_thread(self._load)
+
+    async def place(self) -> Place:
+        """Where to act as whom where nothing else is said; raises ConfigError."""
+        return await asyncio.to_thread(self._place)
+
+    def _place(self) -> Place:
+        try:
+            return Place((self.directory / "namespace").read_text(encoding="utf-8").strip(), "")
+        except OSError as error:
+            raise ConfigError(POD_WITHOUT_TOKEN(source=self.name, why=error)) from error
 
     def _load(self) -> Access:
         library = load_library()
@@ -252,6 +274,14 @@ class Kubeconfig:
         who = f'user "{chosen.user_name}"' if chosen.user_name else "no user"
         return Access(configuration, headers, renew_after, who)
 
+    async def place(self) -> Place:
+        """Where to act as whom where nothing else is said; raises ConfigError."""
+        try:
+            chosen = await asyncio.to_thread(_choose, self.paths, self.context)
+        except ConfigError as error:
+            raise ConfigError(OF_A_SOURCE(source=self.name, why=error.message)) from error
+        return Place(chosen.namespace, str(chosen.user.get("as") or chosen.user_name))
+
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
@@ -261,6 +291,7 @@ class _Chosen:
     user: dict[str, Any]
     user_name: str
     user_file: Path
+    namespace: str
 
 
 # -- reading files ----------------------------------------------------------------------------------------------------
@@ -289,6 +320,7 @@ def _choose(paths: Sequence[Path], wanted: str | None) -> _Chosen:
         _absolute(user, ["client-certificate", "client-key", "tokenFile"]),
         user_name,
         user.file,
+        str(context.get("namespace") or ""),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -35,6 +35,7 @@ from kargo_py.kube.errors import (
     error_from_status,
 )
 from kargo_py.kube.exchange import Answer, BrokenOff, Limits, NoAnswer, NotSent, Request, Transport, TransportFailure
+from kargo_py.kube.histogram import Histogram
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.messages import Shown, message
 
@@ -107,12 +108,18 @@ class Settings:
 
 @dataclass(slots=True)
 class Stats:
-    """What was sent: ``requests`` by "verb resource", how many of them again, 429s, and failures by class name."""
+    """What was sent: ``requests`` by "verb resource", how many of them again, 429s, and failures by class name.
+
+    ``answers`` are by verb and HTTP code ("" without an answer); ``seconds``, by verb, are how long answers took to
+    begin.
+    """
 
     requests: Counter[str] = field(default_factory=Counter)
     retried: int = 0
     throttled: int = 0
     failed: Counter[str] = field(default_factory=Counter)
+    answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    seconds: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +304,7 @@ class RestClient:
             await self._transport.renew_if_due()
             generation = self._transport.generation
             self.stats.requests[f"{call.verb} {call.resource.plural}"] += 1
-            async with self._transport.sent(request) as response:
+            async with self._answered(call, request) as response:
                 if 200 <= response.status < 300:
                     yield response
                     return
@@ -314,6 +321,20 @@ class RestClient:
             else:
                 raise _what_is_known(call, error)
             self.stats.retried += 1
+
+    @asynccontextmanager
+    async def _answered(self, call: _Call, request: Request) -> AsyncGenerator[Answer]:
+        """Send once, and count how long the answer took to begin and what it was."""
+        now = asyncio.get_running_loop().time
+        began = now()
+        code = ""
+        try:
+            async with self._transport.sent(request) as response:
+                self.stats.seconds[call.verb].add(now() - began)
+                code = str(response.status)
+                yield response
+        finally:
+            self.stats.answers[call.verb, code] += 1
 
     async def _renewed(self, call: _Call, generation: int) -> bool:
         try:

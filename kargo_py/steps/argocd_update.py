@@ -298,6 +298,7 @@ class ArgoCDUpdate:
             any(wait.notable for wait in waits),
             min((seconds for seconds in again if seconds is not None), default=None),
             next((look.error for look in looks if look.error is not None), None),
+            {wait.record.key: wait.cause for wait in waits},
         )
 
     async def _looks(self, turn: _Turn) -> list[_Look]:
@@ -519,7 +520,8 @@ class ArgoCDUpdate:
                 waits.append(seen)
         if waits:
             again = min((wait.look_after for wait in waits if wait.look_after is not None), default=None)
-            return Waiting(first_few([wait.message for wait in waits]), records, True, again, failure)
+            causes = {wait.record.key: wait.cause for wait in waits}
+            return Waiting(first_few([wait.message for wait in waits]), records, True, again, failure, causes)
         return [bounded(record, len(records)) for record in records]
 
     async def _taken_back(self, context: StepContext, records: Sequence[Record], *, give_up: bool) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kargo_py.api.names import Actor
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
-from kargo_py.deployers.base import Awaited, Record
+from kargo_py.deployers.base import Awaited, Record, WaitCause
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.errors import KubeError
 from kargo_py.kube.predicates import Predicate, always
@@ -81,7 +81,8 @@ class Waiting:
 
     ``records`` carry endings seen meanwhile. ``notable``: the user should read ``message`` while it lasts.
     ``look_after``: seconds after which to call again if no event does. ``error``: a request about one of the targets
-    failed; the call is repeated after a back-off, and what is known of the others is written first.
+    failed; the call is repeated after a back-off, and what is known of the others is written first. ``causes``: why
+    each target is waited for.
     """
 
     message: str
@@ -89,6 +90,12 @@ class Waiting:
     notable: bool = False
     look_after: float | None = None
     error: KubeError | None = None
+    causes: Mapping[Key, WaitCause] = field(default_factory=dict)
+
+    @property
+    def cause(self) -> WaitCause:
+        """Why the step waits: the worst of the causes."""
+        return next((cause for cause in WaitCause if cause in self.causes.values()), WaitCause.OTHER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def decide(app: Application, *desired: str) -> Decision:
         ("34-hook-succeeded", Verb.SUCCEEDED, None, "synced"),
         ("35-hook-failed", Verb.FAILED, None, "Job slow: Job has reached the specified backoff limit"),
         ("42-operation-removed-stuck", Verb.WAIT, Waiting.HELD_UP, "somebody removed the operation"),
-        ("50-blocked-by-window", Verb.WAIT, Waiting.HELD_UP, "Sync operation blocked by sync window"),
+        ("50-blocked-by-window", Verb.WAIT, Waiting.WINDOW, "Sync operation blocked by sync window"),
         ("63-multi-source", Verb.SUCCEEDED, None, "synced"),
     ],
 )

@@ -78,7 +78,7 @@ def test_without_sources(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("could not get source code")
 
     crd._classes.cache_clear()  # it remembers what it has read
-    crd._field_docs.cache_clear()
+    crd.field_docs.cache_clear()
     monkeypatch.setattr(inspect, "getsource", no_source)
     result = CliRunner().invoke(app, ["crds"])
     assert (result.exit_code, result.stdout) == (1, "")

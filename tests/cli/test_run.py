@@ -28,7 +28,9 @@ VARIABLES = {
     "HEALTH_BIND_ADDRESS",
     "IS_DEFAULT_CONTROLLER",
     "KARGO_PY_ABORT_TIMEOUT",
+    "KARGO_PY_CREATED_EVENTS",
     "KARGO_PY_INSTANCE_ID",
+    "KARGO_PY_OPERATION_EVENTS",
     "KUBECONFIG",
     "LOG_FORMAT",
     "LOG_LEVEL",
@@ -132,6 +134,7 @@ def test_wrong_variable(tmp_path: Path) -> None:
     [
         ["--log-level", "WARNING", "--log-format", "Console"],
         ["--instance-id", "me-1", "--metrics-bind-address", "127.0.0.1:0", "--health-bind-address", ":0"],
+        ["--created-events", "--operation-events"],
         ["--shard", "Eu_1.a", "--no-default-controller", "--argocd-namespace", "argo-cd"],
     ],
 )

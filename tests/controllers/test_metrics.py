@@ -22,6 +22,7 @@ from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.kube.controller import Controller
 from kargo_py.kube.errors import Unreachable
 from kargo_py.kube.events import EventRecorder
+from kargo_py.kube.resources import Key
 from kargo_py.kube.rest import Stats
 from tests.kube.fakes import ScriptedClient
 
@@ -72,6 +73,7 @@ async def test_what_was_counted_is_served() -> None:
         after = await scrape(address)
 
     changed = {name: value for name, value in after.items() if before.get(name) != value}
+    assert changed.pop(("kargo_queue_oldest_seconds", "stage")) > 0
     assert changed == {
         ("kargo_unreadable_objects_total", "Application"): 1,
         ("kargo_cache_objects", "applications.argoproj.io"): 1,
@@ -218,3 +220,47 @@ async def test_unreadable_application(logged: list[Any]) -> None:
     assert [why.rsplit(": ", 1)[1] for why in told] == ["no spec; correct that field"] * 2 + [
         "no source; correct that field"
     ]
+
+
+async def test_a_thousand_promotions() -> None:
+    """A scrape takes no longer than it may, and names no more queues than it should."""
+    parts = assembly()
+    for number in range(1200):
+        spec = {"stage": f"stage-{number % 700}"}
+        meta = {"name": f"p{number}", "namespace": "shop", "uid": f"u{number}", "resourceVersion": str(number + 1)}
+        parts.world.promotions.observe({"metadata": meta, "spec": spec})
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    metrics = {metric.name: metric for metric in ControllerMetrics(parts).collect()}
+    took = clock() - began
+
+    queues = [(sample.labels["stage"], sample.value) for sample in metrics["kargo_promotions_queued"].samples]
+    assert len(queues) == 501
+    assert queues[0][1] == 2
+    assert queues[-1] == ("", 200)
+    assert sum(length for _, length in queues) == 1200
+    assert took < 0.5
+
+
+async def test_queues_follow_what_happens() -> None:
+    """What begins, ends, is deleted, moves to another Stage or cannot be read is counted rightly."""
+    parts = assembly()
+    stats, promotions = parts.world.stats, parts.world.promotions
+
+    def put(name: str, version: int, stage: Any, phase: str = "") -> None:
+        meta = {"name": name, "namespace": "shop", "uid": name, "resourceVersion": str(version)}
+        promotions.observe({"metadata": meta, "spec": {"stage": stage}, "status": {"phase": phase}})
+
+    def queues() -> dict[str, int]:
+        return {stage.name: length for stage, length in stats.queues(lambda stage: stage.name != "theirs")}
+
+    for number, (name, stage) in enumerate([("a", "dev"), ("b", "dev"), ("c", "prod"), ("d", "theirs"), ("e", 7)], 1):
+        put(name, number, stage)
+    assert queues() == {"dev": 2, "prod": 1}
+    put("a", 10, "dev", "Running")
+    put("b", 11, "prod")
+    assert queues() == {"prod": 2}
+    put("c", 12, "prod", "Errored")
+    promotions.observe_gone(Key("shop", "b"), "b")
+    assert queues() == {}
+    assert stats.oldest(lambda _: True).keys() == {"queue"}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from typing import Any
 
+import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from kargo_py.api.promotion import phase_of
 from kargo_py.api.stamp import STATE_KEY, parse_stamp
@@ -70,6 +73,61 @@ async def test_a_promotion_from_creation_to_verified(cluster: Cluster) -> None:
     assert after["status"]["freightSummary"] == "f1"
     reasons = {e["reason"] for e in json.loads(await cluster.kubectl("get", "events", "--output=json"))["items"]}
     assert {"PromotionSucceeded", "FreightVerificationSucceeded"} <= reasons
+
+
+async def test_kubectl_wait(cluster: Cluster) -> None:
+    """Whoever waits for the conditions is told of the end, and kubectl shows the Events."""
+    await cluster.prepare()
+    async with cluster.controllers(created_events=True, operation_events=True):
+        await cluster.promote(NAME)
+        waiting = cluster.kubectl("wait", f"promotion/{NAME}", "--for=condition=Finished", "--timeout=30s")
+        waiter = asyncio.create_task(waiting)
+        await cluster.pick_up()
+        assert not waiter.done()
+        await cluster.complete()
+        assert "condition met" in await waiter
+        await cluster.kubectl("wait", f"promotion/{NAME}", "--for=condition=Succeeded", "--timeout=30s")
+        shown = ""
+        while "PromotionSucceeded" not in shown:
+            shown = await cluster.kubectl("events", "--for", f"promotion/{NAME}")
+
+    assert {"PromotionCreated", "OperationRequested", "PromotionSucceeded"} <= set(shown.split())
+
+
+async def test_metrics_and_probes_of_a_program_that_runs(cluster: Cluster) -> None:
+    """After a Promotion a scrape shows it, and all is alive and ready."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    await cluster.prepare()
+    async with (
+        cluster.controllers(metrics_address=address, health_address=address),
+        aiohttp.ClientSession(f"http://{address}") as session,
+    ):
+        await cluster.promote(NAME)
+        await cluster.pick_up()
+        await cluster.complete()
+        await cluster.wait("promotion", NAME, ".status.phase", "Succeeded")
+        answers = {}
+        for path in ("/healthz", "/readyz", "/metrics"):
+            async with session.get(path) as answer:
+                answers[path] = await answer.text()
+                assert answer.status == 200, answers[path]
+
+    assert {line[:3] for line in answers["/readyz"].splitlines()[:-1]} == {"[+]"}
+    assert "[+]task/controller/promotion ok" in answers["/healthz"]
+    found = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(answers["/metrics"])
+        for sample in family.samples
+    }
+    assert found["kargo_promotions_started_total",] == found["kargo_promotions_operation_attempts_total",] == 1
+    assert found["kargo_promotions_finished_total", "Succeeded"] == 1
+    assert found["kargo_promotions_operations_ended_total", "Succeeded"] == 1
+    assert found["kargo_promotions_duration_seconds_count", "Succeeded"] == 1
+    assert found["kargo_promotions_waiting_seconds_total", "queue"] > 0
+    assert found["kargo_api_answers_total", "200", "kargo", "patch"] >= 4
+    assert found["kargo_api_seconds_count", "kargo", "watch"] >= 4
+    assert found["kargo_reconcile_seconds_count", "promotion"] > 0
 
 
 async def test_the_columns_of_kubectl_get(cluster: Cluster) -> None:

@@ -19,7 +19,6 @@ from kargo_py.controllers.world import (
     awaited_of,
     awaits,
     checked_by,
-    event_name,
     left_behind,
     project_promotion,
     stage_of,
@@ -164,12 +163,6 @@ async def test_freight_is_read_as_it_comes(logged: list[Any]) -> None:
 
     assert world.unreadable["Freight"] == 1
     assert [event["kind"] for event in logged] == ["Freight"]
-
-
-def test_event_names() -> None:
-    """The same thing has the same name, and a long one fits."""
-    assert event_name("a", "R", "x") == event_name("a", "R", "x") != event_name("a", "R", "y")
-    assert len(event_name("a" * 300, "R")) <= 253
 
 
 async def test_a_restore_wakes_a_promotion() -> None:

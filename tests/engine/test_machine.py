@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -29,12 +29,16 @@ from kargo_py.engine.machine import (
     current_step,
     fail,
     finish_step,
+    held_up,
     latch_abort,
+    newly_ended,
     output_of,
+    readable_records,
     records_of,
     with_intent,
     with_message,
     with_records,
+    with_refresh,
 )
 from kargo_py.steps.base import Finished, Intend
 
@@ -318,3 +322,101 @@ def test_what_is_awaited_was_edited(stored: object) -> None:
     edited = begun({}).status.replace(state={AWAITED_KEY: stored})
 
     assert awaited_of(edited, "step-1") == ()
+
+
+# -- conditions, refreshes, what is told -----------------------------------------------------------------------------
+
+
+def conditions(made: Promotion) -> dict[str, tuple[str, str, str, str]]:
+    return {c.type: (c.status, c.reason, c.message, str(c.last_transition_time)) for c in made.status.conditions}
+
+
+def test_conditions_from_begin_to_end() -> None:
+    """They say what the phase says, and their times are those at which their status changed."""
+    later = NOON + timedelta(minutes=5)
+    at_noon, at_the_end = "2026-11-30T12:00:00Z", "2026-11-30T12:05:00Z"
+    running = begun({})
+    assert conditions(running) == {
+        "Finished": ("False", "Running", "", at_noon),
+        "Succeeded": ("Unknown", "Running", "", at_noon),
+    }
+    assert running.status.admitted_at == running.status.started_at == at_noon
+    current = current_step(running)
+    assert current is not None
+
+    good = finish_step(running, current, Finished(S.SUCCEEDED), later)
+    bad = finish_step(running, current, Finished(S.FAILED, "no"), later)
+    broken = fail(running, PromotionPhase.ERRORED, "gone", later)
+    aborted = abort(running, Abort("ann"), Finished(S.ABORTED), later)
+
+    assert conditions(good) == {
+        "Finished": ("True", "Succeeded", "", at_the_end),
+        "Succeeded": ("True", "Succeeded", "", at_the_end),
+    }
+    for ended in (bad, broken, aborted):
+        assert conditions(ended) == {
+            kind: (status, ended.status.phase, ended.status.message, at_the_end)
+            for kind, status in (("Finished", "True"), ("Succeeded", "False"))
+        }
+
+
+def test_conditions_of_others_stay() -> None:
+    """And a long message is not there three times over."""
+    theirs = {"type": "Audited", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    ended = fail(promotion({}, conditions=[theirs]), PromotionPhase.ERRORED, "é" * 5000, NOON)
+
+    assert [c.type for c in ended.status.conditions] == ["Audited", "Finished", "Succeeded"]
+    assert ended.status.conditions[0].wire() == theirs
+    assert ended.status.conditions[1].message == "é" * 512
+
+
+def test_held_up() -> None:
+    """Why it cannot begin is said once; when that is over it is as any other that queues."""
+    waiting = promotion({})
+    assert held_up(waiting, "", "", NOON) is waiting
+    held = held_up(waiting, "StageNotFound", "no Stage", NOON)
+    assert held.phase == PromotionPhase.PENDING
+    assert held.status.message == "no Stage"
+    assert conditions(held)["Finished"][:3] == ("False", "StageNotFound", "no Stage")
+    assert held_up(held, "StageNotFound", "no Stage", NOON + timedelta(hours=1)) is held
+    free = held_up(held, "", "", NOON + timedelta(hours=1))
+    assert free.status.message == ""
+    assert conditions(free)["Finished"] == ("False", "Pending", "", "2026-11-30T12:00:00Z")
+    running = begin(held, FREIGHT, FreightCollection().with_freight(FREIGHT), NOON)
+    assert running.status.message == ""
+
+
+@pytest.mark.parametrize(
+    ("token", "handled", "expected"),
+    [
+        ("", "", ""),
+        ("t1", "", "t1"),
+        ("t1", "t1", "t1"),
+        ("t2", "t1", "t2"),
+        ("", "t1", "t1"),
+        ("x" * 2000, "", "x" * 1024),
+    ],
+)
+def test_refresh(token: str, handled: str, expected: str) -> None:
+    """A new token goes on record; anything else changes nothing."""
+    made = promotion({}, lastHandledRefresh=handled)
+    made.metadata.annotations["kargo.akuity.io/refresh"] = token
+
+    done = with_refresh(made)
+
+    assert done.status.last_handled_refresh == expected
+    assert (done is made) == (expected == handled)
+
+
+def test_newly_ended() -> None:
+    """Each attempt counts once, by target and stamp; records that cannot be read tell nothing."""
+
+    def holding(*records: Record) -> Promotion:
+        return promotion({}, state={STATE_KEY: [each.wire() for each in records]})
+
+    open_, ended = record(), record(state=TargetState.LOST)
+    other = record(name="other", state=TargetState.SUCCEEDED)
+    assert newly_ended(holding(open_), holding(ended, other)) == [ended, other]
+    assert newly_ended(holding(ended), holding(ended, other)) == [other]
+    assert newly_ended(holding(ended), holding(open_)) == []
+    assert readable_records(promotion({}, state={STATE_KEY: 7})) == ()

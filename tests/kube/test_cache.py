@@ -1049,3 +1049,23 @@ async def test_a_handler_that_fails(logged: list[Any]) -> None:
 
     assert [(e["event"], e["key"]) for e in logged if "key" in e] == [("cache handler failed", "ns/a")] * 2
     assert cache.stats.handler_errors == 2
+
+
+async def test_watch_lag() -> None:
+    """How long after the answer to our write the watch shows it; what the watch had shown before is no measure."""
+    client = ScriptedClient()
+    client.lists = [page(thing("a", 10), version="10")]
+    shown = asyncio.Event()
+    client.watches = [[("MODIFIED", thing("b", 11)), shown, ("MODIFIED", thing("a", 12))]]
+    async with running(client) as observed:
+        await observed.until(2)
+        observed.cache.observe(thing("a", 10))
+        observed.cache.observe(thing("a", 12))
+        assert observed.cache.stats.lag.count == 0
+        await asyncio.sleep(2)
+        shown.set()
+        await asyncio.sleep(0.1)
+        lag = observed.cache.stats.lag
+
+    assert lag.count == 1
+    assert lag.total == pytest.approx(2, abs=0.1)

@@ -13,7 +13,7 @@ import pytest
 
 from kargo_py.kube.client import Codec
 from kargo_py.kube.errors import AlreadyExists, Forbidden, KubeError
-from kargo_py.kube.events import FLUSH_TIME, Event, EventRecorder, Regarding
+from kargo_py.kube.events import FLUSH_TIME, REMEMBERED, Event, EventRecorder, Regarding, event_name
 from kargo_py.kube.resources import Key, Resource
 from tests.kube.fakes import THINGS, JsonObject, ScriptedClient
 
@@ -174,3 +174,50 @@ async def test_long_messages_are_cut() -> None:
     body = event("e", "é" * 1000).body("c", "i", NOON)
 
     assert len(body["message"].encode()) == 1024
+
+
+async def test_event_names() -> None:
+    """The same thing has the same name, and a long one fits."""
+    assert event_name("a", "R", "x") == event_name("a", "R", "x") != event_name("a", "R", "y")
+    assert len(event_name("a" * 300, "R")) <= 253
+
+
+async def test_told_once() -> None:
+    """The same thing is told once in half an hour, and again after that: the server has forgotten it."""
+    server = Server()
+    recorder = EventRecorder(server, "kargo-py", "me")
+    task = asyncio.create_task(recorder.run())
+    for pause in (1, REMEMBERED - 2, 2):
+        recorder.record(event("e1"))
+        await asyncio.sleep(pause)
+    assert len(server.written) == 1
+    recorder.record(event("e1"))
+    assert recorder.knows(event("e1").key)
+    await asyncio.sleep(1)
+    assert len(server.written) == 2
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_what_was_lost_may_be_told_again() -> None:
+    """An Event that could not be written does not count as told."""
+    server = Server(e1=Forbidden(403, "Forbidden", "not allowed"))
+    recorder = EventRecorder(server, "kargo-py", "me")
+    recorder.record(event("e1"))
+    await run_to_the_end(recorder)
+    assert not recorder.knows(event("e1").key)
+    server.errors.clear()
+    recorder.record(event("e1"))
+    await run_to_the_end(recorder)
+
+    assert len(server.written) == 1
+
+
+async def test_memory_is_bounded() -> None:
+    """The longest ago is forgotten first; told once more, the server knows it."""
+    recorder = EventRecorder(Server(), "kargo-py", "me", memory=2)
+    for name in ("e1", "e2", "e3"):
+        recorder.record(event(name))
+
+    assert [recorder.knows(event(name).key) for name in ("e1", "e2", "e3")] == [False, True, True]

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import ssl
 import stat
 import sys
@@ -21,7 +22,7 @@ import yaml
 
 from kargo_py.kube.errors import ConfigError
 from kargo_py.kube.exec_plugin import run_plugin
-from kargo_py.kube.kubeconfig import Access, Kubeconfig, ServiceAccount, find_source
+from kargo_py.kube.kubeconfig import Access, Kubeconfig, Place, ServiceAccount, find_source
 from tests.kube.peer import Peer, serving
 
 SERVER = "https://127.0.0.1:1"
@@ -488,3 +489,37 @@ def test_service_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     (tmp_path / "ca.crt").unlink()
     with pytest.raises(ConfigError, match=f"service account in {tmp_path}: .*; does the pod automount its token?"):
         asyncio.run(source.load())
+
+
+class TestPlace:
+    """Where to act as whom where nothing else is said."""
+
+    @pytest.mark.parametrize(
+        ("context", "user", "place"),
+        [
+            ({}, None, Place("", "u")),
+            ({"namespace": "shop"}, None, Place("shop", "u")),
+            ({"namespace": None}, {"as": "ann"}, Place("", "ann")),
+        ],
+    )
+    def test_of_a_kubeconfig(self, tmp_path: Path, context: Mapping[str, Any], user: Any, place: Place) -> None:
+        """The context's namespace, and the user by the name in the file, or whom it acts as."""
+        config = content(user=user)
+        config["contexts"][0]["context"] |= context
+        source = find_source(str(write(tmp_path / "config", config)), None)
+
+        assert asyncio.run(source.place()) == place
+
+    def test_of_a_broken_kubeconfig(self, tmp_path: Path) -> None:
+        """The file is named, as when it is loaded."""
+        path = tmp_path / "absent"
+        with pytest.raises(ConfigError, match=f"kubeconfig {re.escape(str(path))}: no such file"):
+            asyncio.run(find_source(str(path), None).place())
+
+    def test_of_a_pod(self, tmp_path: Path) -> None:
+        """The namespace that stands beside the token."""
+        with pytest.raises(ConfigError, match="automount"):
+            asyncio.run(ServiceAccount(tmp_path).place())
+        (tmp_path / "namespace").write_text("shop\n")
+
+        assert asyncio.run(ServiceAccount(tmp_path).place()) == Place("shop", "")

@@ -238,6 +238,12 @@ async def test_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.gather(first, *others)
 
     assert (len(peer.received), client.stats.throttled, client.stats.retried) == (4, 1, 1)
+    assert sorted((code, count) for (_, code), count in client.stats.answers.items()) == [
+        ("200", 1),
+        ("200", 2),
+        ("429", 1),
+    ]
+    assert sum(seconds.count for seconds in client.stats.seconds.values()) == 4
     assert waited >= 0.45
 
 

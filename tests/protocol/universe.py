@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -55,6 +55,9 @@ class Line:
         self.dead = False
         self.fault: Callable[[Key, Any], Exception | None] = lambda _key, _body: None
         self.patches: list[tuple[Key, Any]] = []
+        self.before_create: Callable[[], Awaitable[None]] | None = None
+        self.creates: list[str] = []
+        self.gets: list[tuple[str, Key]] = []
         self.writes: list[tuple[str, Key, Any]] = []
         self.last_write: tuple[int, str] | None = None
         self.refuse: set[Key] = set()
@@ -67,6 +70,7 @@ class Line:
 
     async def get(self, resource: Resource, key: Key, *, codec: Codec[T]) -> T:
         await self._alive()
+        self.gets.append((resource.kind, key))
         return await self._server.get(resource, key, codec=codec)
 
     async def list(self, resource: Resource, namespace: str = "", *, codec: Codec[T], **options: Any) -> Page[T]:
@@ -86,6 +90,9 @@ class Line:
 
     async def create(self, resource: Resource, namespace: str, body: bytes, *, codec: Codec[T]) -> T:
         await self._alive()
+        self.creates.append(json.loads(body).get("reason", ""))
+        if self.before_create is not None:
+            await self.before_create()
         made = await self._server.create(resource, namespace, body, codec=codec)
         await self._alive()
         return made
@@ -100,6 +107,7 @@ class Line:
         await self._alive()
         if resource == APPLICATIONS and (error := self.fault(key, json.loads(body))) is not None:
             raise error
+        self.writes.append((resource.kind, key, json.loads(body)))
         number = await self._count(
             f"{resource.plural}/{options['subresource']}" if options.get("subresource") else resource.plural, key, body
         )
@@ -182,7 +190,7 @@ class Universe:
             yield argo
 
     @asynccontextmanager
-    async def process(self, instance: str = "me", delay: float = 0.001) -> AsyncIterator[Process]:
+    async def process(self, instance: str = "me", delay: float = 0.001, **options: Any) -> AsyncIterator[Process]:
         """A process of ours, running with caches filled; stopped in order at the end if it was not killed."""
         line = Line(client_of(self.core), delay)
         self.lines.append(line)
@@ -196,6 +204,7 @@ class Universe:
             steps={USES: ArgoCDUpdate(argocd), WAIT: ArgoCDWait(argocd)},
             checkers={USES: argocd},
             now=self.now,
+            **options,
         )
         caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]
         tasks = [asyncio.create_task(cache.run()) for cache in caches]
@@ -297,6 +306,10 @@ class Universe:
     def _object(self, resource: Resource, key: Key) -> JsonObject:
         """As it is stored: nobody may change it. Raises KeyError."""
         return self.core.store.collection(resource.group, resource.plural).items[object_key(*key)].obj
+
+    def events(self) -> list[JsonObject]:
+        """All Events, in the order in which they were made."""
+        return [stored.obj for stored in self.core.store.collection("", "events").items.values()]
 
     def phase(self, name: str = "p1") -> str:
         return str(self.promotion(name).get("status", {}).get("phase") or "Pending")

@@ -237,9 +237,7 @@ def _not_swept(history: History) -> Iterator[str]:
         stamp = history.stamp(mark)
         if mark is None or stamp is None or history.end <= history.quiet + SWEPT:
             continue
-        last = deleted[stamp.uid].old
-        if not any(o["stamp"] == mark and o["state"] == "Detached" for o in operations_of(last)):
-            yield f"{mark} still ran on {key.name} {SWEPT:.0f} s after its Promotion was deleted"
+        yield f"{mark} still ran on {key.name} {SWEPT:.0f} s after its Promotion was deleted"
 
 
 def _detached(history: History, target: Key, mark: str, number: int) -> bool:

@@ -47,8 +47,8 @@ KEYS = (
         "Who created it, as `email:a@b`. Stands in the operation that Argo CD is given, as `initiatedBy.username`.",
     ),
     Key(
-        *(names, "ANNOTATION_REFRESH", ANNOTATION, "Promotion, Stage, Warehouse"),
-        *("you; Kargo's command", NOBODY),
+        *(names, "ANNOTATION_REFRESH", ANNOTATION, "Stage, Promotion, Warehouse"),
+        *("you; Kargo's command", "Promotion and Stage controller; not yet of a Warehouse"),
         "Asks to look at the object again; the answer is in `status.lastHandledRefresh`.",
     ),
     Key(
@@ -58,8 +58,8 @@ KEYS = (
     ),
     Key(
         *(names, "ANNOTATION_ARGOCD_CONTEXT", ANNOTATION, "Stage"),
-        *("Kargo", NOBODY),
-        "The Applications behind the Stage, a JSON list of `{name, namespace}`, for user interfaces.",
+        *("Stage controller", "Kargo's UI"),
+        "The Applications behind the Stage, a JSON list of `{name, namespace}`.",
     ),
     Key(
         *(names, "ANNOTATION_REVERIFY", ANNOTATION, "Stage"),
@@ -78,7 +78,7 @@ KEYS = (
     ),
     Key(
         *(names, "ANNOTATION_ROLLBACK", ANNOTATION, "Promotion"),
-        *("Kargo's UI", NOBODY),
+        *("Kargo's UI", "Promotion controller, for its Events"),
         "The Promotion goes back to Freight that was there before.",
     ),
     Key(*(names, "ANNOTATION_DESCRIPTION", ANNOTATION, "any object"), "you", NOBODY, "Words for people."),
@@ -120,7 +120,7 @@ KEYS = (
     ),
     Key(
         *(names, "LABEL_ALIAS", LABEL, "Freight"),
-        *("you; Kargo's webhook", NOBODY),
+        *("you; Kargo's webhook", "commands `get` and `why`; both controllers, for their Events"),
         "The alias of the Freight, to select it by; a column of `kubectl get`.",
     ),
     Key(
@@ -145,8 +145,8 @@ KEYS = (
     ),
     Key(
         *(names, "FINALIZER", ELSEWHERE, "Stage, Project: `metadata.finalizers`"),
-        *("Kargo", NOBODY),
-        "Lets Kargo tidy up before the object goes.",
+        *("Stage controller; on Projects Kargo", "Stage controller"),
+        "Keeps a Stage that is deleted until Freight does not name it any more.",
     ),
     Key(
         *(names, "INFO_PROMOTION", ELSEWHERE, "Application: `operation.info[].name`"),
@@ -164,6 +164,11 @@ KEYS = (
         "The records of what was started, or is about to be. Leave it alone.",
     ),
     Key(
+        *(stamp, "AWAITED_KEY", ELSEWHERE, "Promotion: `status.state`"),
+        *("Promotion controller", "Promotion controller"),
+        "The Applications that a step waits for to be created, and since when.",
+    ),
+    Key(
         *(abort, "ABORT_KEY", ELSEWHERE, "Promotion: `status.state`"),
         *("Promotion controller", "Promotion controller"),
         "The request to abort. It holds though the annotation is taken away.",
@@ -174,6 +179,9 @@ KEYS = (
 _INTRODUCTION = """\
 The keys that kargo-py writes or reads, and those of Kargo that it only keeps. *The sweep* is what ends the operations \
 of Promotions that were deleted.
+"""
+_ON_EVENTS = """\
+Annotations of [Events](events.md) on Promotions and Freight, where Kargo's UI and notifications look for them.
 """
 
 
@@ -198,6 +206,6 @@ def page() -> str:
         ]
         parts.append(table(["Key", "On", "Written by", "Read by", "Meaning"], rows))
     parts.append("## On Events\n")
-    parts.append("Annotations of Events on Promotions and Freight, where Kargo's UI and notifications look for them.\n")
+    parts.append(_ON_EVENTS)
     parts.append("".join(f"- {code(key.value)}\n" for key in names.EventAnnotation))
     return "\n".join(parts)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kargo_py.api.crd import KINDS, Kind, crd
+from kargo_py.api.crd import crd
+from kargo_py.api.kinds import KINDS, Kind
 from tools.reference.markdown import code, prose, table
 from tools.reference.schemas import EACH, HEAD, VALUES, JsonObject, fields
 

@@ -1,0 +1,39 @@
+"""How people are told how long something has lasted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, strategies as st
+
+from kargo_py.kube.clock import in_short
+
+
+@pytest.mark.parametrize(
+    ("lasted", "shown"),
+    [
+        (timedelta(0), "0s"),
+        (timedelta(milliseconds=900), "0s"),
+        (timedelta(seconds=-5), "0s"),
+        (timedelta(seconds=119), "119s"),
+        (timedelta(minutes=2), "2m"),
+        (timedelta(minutes=3, seconds=20), "3m20s"),
+        (timedelta(minutes=45, seconds=59), "45m"),
+        (timedelta(hours=3, minutes=5), "3h5m"),
+        (timedelta(hours=8, minutes=5), "8h"),
+        (timedelta(days=2, hours=4), "2d4h"),
+        (timedelta(days=400), "400d"),
+        (timedelta.max, "999999999d"),
+    ],
+)
+def test_in_short(lasted: timedelta, shown: str) -> None:
+    """One unit where that is exact enough, two where it would say too little."""
+    assert in_short(lasted) == shown
+
+
+@given(st.timedeltas())
+def test_any(lasted: timedelta) -> None:
+    """It is always short, and has no spaces: it stands in a column."""
+    assert 2 <= len(in_short(lasted)) <= 10
+    assert " " not in in_short(lasted)

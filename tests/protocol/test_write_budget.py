@@ -1,0 +1,136 @@
+"""What a Promotion costs the API server, counted; docs/explanation/write-budget.md has the same figures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kargo_py.controllers.world import FREIGHTS, PROMOTIONS
+from kargo_py.kube.rest import RestClient
+from kargo_py.local.argocd.simulator import ArgoCD
+from kargo_py.steps.argocd_update import USES
+from tests.protocol.universe import APP, REPO, Line, Universe, universe
+
+pytestmark = pytest.mark.looptime
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs/explanation/write-budget.md").read_text()
+SETTLED = 30
+"""Seconds after which nothing is left to be written."""
+
+RESOURCES = ("stages", "promotions", "applications", "freights", "events")
+
+
+def requests(line: Line) -> Counter[str]:
+    """What a process has sent, but for lists and watches, which cost the same however much is promoted."""
+    client = line._server
+    assert isinstance(client, RestClient)
+    return Counter({call: n for call, n in client.stats.requests.items() if call.split()[0] not in {"list", "watch"}})
+
+
+@dataclass
+class Desk:
+    """Where Promotions are made: each brings Freight of its own to the same Stage."""
+
+    world: Universe
+    argo: ArgoCD
+    made: int = 0
+
+    async def create(self) -> str:
+        """Create Freight, and a Promotion of it; its name."""
+        self.made += 1
+        name, commit = f"p{self.made}", f"{self.made:040x}"
+        origin = {"kind": "Warehouse", "name": "wh"}
+        await self.world._create(FREIGHTS, f"of-{name}", origin=origin, commits=[{"repoURL": REPO, "id": commit}])
+        source = {"repoURL": REPO, "desiredRevision": commit, "updateTargetRevision": True}
+        step = {"uses": USES, "as": "sync", "config": {"apps": [{"name": APP.name, "sources": [source]}]}}
+        await self.world._create(PROMOTIONS, name, spec={"stage": "dev", "freight": f"of-{name}", "steps": [step]})
+        return name
+
+    async def promote(self, phase: str = "Succeeded") -> None:
+        """Create one, and wait until it has ended."""
+        assert await self.world.ended(await self.create()) == phase
+
+    async def hold_up(self) -> str:
+        """Create one that waits for a hook."""
+        self.argo.application(APP.name).next_sync(hang=True)
+        name = await self.create()
+        await self.world.until(lambda: "hook" in str(self.world.promotion(name).get("status")))
+        return name
+
+
+async def _one(desk: Desk) -> None:
+    await desk.promote()
+
+
+async def _three_queued(desk: Desk) -> None:
+    names = [await desk.create() for _ in range(3)]
+    for name in names:
+        assert await desk.world.ended(name) == "Succeeded"
+
+
+async def _held_up(desk: Desk) -> None:
+    name = await desk.hold_up()
+    await asyncio.sleep(200)
+    desk.argo.application(APP.name).finish_hook()
+    assert await desk.world.ended(name) == "Succeeded"
+
+
+async def _failed(desk: Desk) -> None:
+    desk.argo.application(APP.name).next_sync(fail="no")
+    await desk.promote("Failed")
+
+
+async def _aborted(desk: Desk) -> None:
+    name = await desk.hold_up()
+    await desk.world.abort(name)
+    assert await desk.world.ended(name) == "Aborted"
+
+
+FIRST = "the first of a Stage"
+CASES: Mapping[str, Callable[[Desk], Awaitable[None]]] = {
+    FIRST: _one,
+    "one": _one,
+    "three, created together": _three_queued,
+    "one that a hook holds up for minutes": _held_up,
+    "one whose sync fails": _failed,
+    "one that is aborted while a hook runs": _aborted,
+}
+
+
+def told() -> dict[str, list[int]]:
+    """The figures of the page: for each case the writes of each resource, their sum, and the reads."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in PAGE.partition("| Promotions |")[2].splitlines()[2:]
+        if line.startswith("|")
+    ]
+    return {row[0]: [int(cell) for cell in row[1:]] for row in rows[: len(CASES)]}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_what_the_page_says(case: str) -> None:
+    """Each case costs what the page says, on a Stage to which something was promoted before, but for the first."""
+    async with universe() as (world, argo), world.process() as process:
+        desk = Desk(world, argo)
+        if case != FIRST:
+            await desk.promote()
+        await asyncio.sleep(SETTLED)
+        before = requests(process.line)
+        await CASES[case](desk)
+        await asyncio.sleep(SETTLED)
+        spent = requests(process.line) - before
+
+    writes = [sum(n for call, n in spent.items() if call.split()[1] == resource) for resource in RESOURCES]
+    reads = sum(n for call, n in spent.items() if call.startswith("get "))
+    assert [*writes, sum(writes), reads] == told()[case]
+    assert sum(spent.values()) == sum(writes) + reads
+
+
+def test_no_other_case() -> None:
+    """The page has these cases and no other."""
+    assert told().keys() == CASES.keys()
