@@ -201,6 +201,25 @@ async def test_a_sync_that_did_not_end_in_its_time(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", AWAY)
+async def test_argocds_server_is_away_while_it_is_waited_for(how: str) -> None:
+    """Nor does an argocd-wait say that something did not come true before it has looked; back, it sees that it has."""
+    async with two_clusters() as pair, pair.running():
+        pair.argo.application(APP.name).health("Progressing")
+        config = {"apps": [{"name": APP.name}]}
+        await pair.here.run(*({"uses": uses, "config": config} for uses in ("argocd-update", "argocd-wait")))
+        await asyncio.sleep(20)
+        pair.argocds.leave(how)
+        await asyncio.sleep(MINUTE)
+        pair.argo.application(APP.name).health("Healthy")
+        await asyncio.sleep(12 * MINUTE)
+        assert pair.here.phase() == "Running"
+        told = pair.here.promotion()["status"]["stepExecutionMetadata"][-1]["message"]
+        assert told.startswith("the time of 5m0s is up, and whether it came true cannot be seen: ")
+        pair.argocds.come_back()
+        assert await pair.here.ended(seconds=120) == "Succeeded"
+
+
+@pytest.mark.parametrize("how", AWAY)
 async def test_argocds_server_is_away_at_the_beginning(how: str) -> None:
     """A Promotion that cannot start anything waits; back, it starts once, and has its whole time."""
     async with two_clusters() as pair, pair.running():
