@@ -380,3 +380,34 @@ async def test_a_wait_that_is_in_vain(cluster: Cluster) -> None:
     ended = await cluster.get("promotion", NAME)
 
     assert "health has regressed from Healthy to Degraded" in ended["status"]["message"]
+
+
+async def test_the_life_of_a_stage(cluster: Cluster) -> None:
+    """Its finalizer and its Applications stand in it once Freight says anything about it; deleted, it is forgotten.
+
+    A Stage without steps beside it passes on what the other one has verified.
+    """
+    await cluster.prepare()
+    gate = cluster.stage("gate")
+    del gate["spec"]["promotionTemplate"]
+    gate["spec"]["requestedFreight"][0]["sources"] = {"stages": ["dev"]}
+    async with cluster.controllers():
+        await cluster.create(gate)
+        await cluster.wait("stage", "gate", ".status.freightSummary", "N/A")
+        await cluster.promote(NAME)
+        await cluster.pick_up()
+        await cluster.complete()
+        await cluster.refresh()
+        await cluster.wait("freight", "f1", ".status.verifiedIn.gate.verifiedAt")
+        stage = await cluster.get("stage", "dev")
+        await cluster.create(cluster.promotion("gate.01k.f1", "gate"))
+        await cluster.wait("promotion", "gate.01k.f1", ".status.phase", "Errored")
+        await cluster.kubectl("annotate", "stage", "dev", "kargo.akuity.io/refresh=now")
+        await cluster.wait("stage", "dev", ".status.lastHandledRefresh", "now")
+        await cluster.kubectl("delete", "stage", "dev", "gate", "--timeout=40s")
+        freight = await cluster.get("freight", "f1")
+
+    assert stage["metadata"]["finalizers"] == ["kargo.akuity.io/finalizer"]
+    context = json.loads(stage["metadata"]["annotations"]["kargo.akuity.io/argocd-context"])
+    assert context == [{"name": cluster.app_name("dev"), "namespace": "argocd"}]
+    assert {place: stages for place, stages in freight["status"].items() if stages} == {}

@@ -170,7 +170,7 @@ async def test_deletion_tidies_up() -> None:
     async with universe() as (world, _), world.process():
         await world.promote()
         await until_ready(world)
-        more = {"verifiedIn": {"qa": {}}, "approvedFor": {"dev": {}, "qa": {}}}
+        more: JsonObject = {"verifiedIn": {"qa": {}}, "approvedFor": {"dev": {}, "qa": {}}}
         await patch(world, FREIGHTS, Key(PROJECT, "f1"), {"status": more}, "status")
         await world.user.delete(STAGES, DEV)
         await world.until(lambda: not is_there(world, STAGES, DEV))
@@ -505,7 +505,7 @@ async def test_freight_that_is_gone() -> None:
 
 async def test_freight_that_names_stages_that_are_not_there() -> None:
     """It is left as it is: the Stage may be on its way, as after a restore."""
-    nowhere = {name: {"nowhere": {}} for name in ("currentlyIn", "verifiedIn", "approvedFor")}
+    nowhere: JsonObject = {name: {"nowhere": {}} for name in ("currentlyIn", "verifiedIn", "approvedFor")}
     async with universe() as (world, _):
         await patch(world, FREIGHTS, Key(PROJECT, "f1"), {"status": nowhere}, "status")
         async with world.process():
