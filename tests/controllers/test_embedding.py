@@ -348,10 +348,14 @@ class Copy:
     async def stop(self, context: StepContext, *, give_up: bool) -> StepOutcome:
         return Finished(StepStatus.ABORTED, "the copy was left", records=context.records)
 
-    def assess(self, config: Mapping[str, Any]) -> HealthVerdict:
+    def assess(self, configs: Sequence[Mapping[str, Any]]) -> HealthVerdict:
         """Judge by ``data.health``."""
+        (config,) = configs
         data = (self.cache.get(Key(config["namespace"], config["name"])) or {}).get("data") or {}
         return HealthVerdict(data.get("health", "Unknown"))
+
+    async def refresh(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        """There is nobody to ask."""
 
     def checked(self, config: Mapping[str, Any]) -> Sequence[Key]:
         return [Key(config["namespace"], config["name"])]
