@@ -420,7 +420,8 @@ class ArgoCDUpdate:
         except KubeError as error:
             said = UNSEEN_WHEN_TIME_WAS_UP(time=_time(turn.context.timeout), why=error)
             return Waiting(said, records, notable=True, error=error)
-        if any(self._argocd.observe(wait.record).record.state.final for wait in waits):
+        running = [wait.record for wait in waits if not wait.record.state.final]
+        if any(self._argocd.observe(record).record.state.final for record in running):
             return Waiting(first_few([wait.message for wait in waits]), records, look_after=0.0)
         return None
 
