@@ -414,14 +414,14 @@ class ArgoCDUpdate:
         That a sync did not end in time is never said from the cache alone: Argo CD's API server may be away, and the
         sync have ended long ago.
         """
+        under_way = [wait.record for wait in waits if not wait.record.state.final]
         try:
-            for wait in waits:
-                await self._argocd.applications.read_live(wait.record.key)
+            for record in under_way:
+                await self._argocd.applications.read_live(record.key)
         except KubeError as error:
             said = UNSEEN_WHEN_TIME_WAS_UP(time=_time(turn.context.timeout), why=error)
             return Waiting(said, records, notable=True, error=error)
-        running = [wait.record for wait in waits if not wait.record.state.final]
-        if any(self._argocd.observe(record).record.state.final for record in running):
+        if any(self._argocd.observe(record).record.state.final for record in under_way):
             return Waiting(first_few([wait.message for wait in waits]), records, look_after=0.0)
         return None
 
