@@ -66,6 +66,8 @@ class Settings(TypedDict, total=False):
     responsibility: Responsibility
     instance: str
     abort_patience: timedelta
+    created_events: bool
+    operation_events: bool
     now: Callable[[], datetime]
 
 
@@ -109,6 +111,8 @@ class Shared(_Entered):
         responsibility: which Stages to act on.
         instance: the name of this control plane in stamps; "": the uid of the namespace ``kube-system``.
         abort_patience: how long what an abort or a time-out stops is waited for.
+        created_events: tell in an Event that a Promotion was created; one more write for each.
+        operation_events: tell in Events what becomes of the operations that Promotions start.
         now: the wall clock, of which only what people read is taken.
     """
 
@@ -125,6 +129,8 @@ class Shared(_Entered):
         responsibility: Responsibility = Responsibility(),  # noqa: B008 - it is frozen
         instance: str = "",
         abort_patience: timedelta = timedelta(minutes=10),
+        created_events: bool = False,
+        operation_events: bool = False,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__()
@@ -141,6 +147,8 @@ class Shared(_Entered):
             watch_argocd_namespace_only=watch_argocd_namespace_only,
             instance=instance,
             abort_patience=abort_patience,
+            created_events=created_events,
+            operation_events=operation_events,
             responsibility=responsibility,
         )
         self._assembly: Assembly | None = None
