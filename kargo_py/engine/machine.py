@@ -27,6 +27,7 @@ from kargo_py.api.promotion import (
 )
 from kargo_py.api.stamp import AWAITED_KEY, STATE_KEY
 from kargo_py.api.types import Time
+from kargo_py.deployers.argocd_records import KIND as OPERATION
 from kargo_py.deployers.base import Awaited, Record, RecordError, read_awaited, read_records
 from kargo_py.engine.conditions import with_conditions
 from kargo_py.messages import Shown, message
@@ -177,10 +178,15 @@ def readable_records(promotion: Promotion) -> tuple[Record, ...]:
         return ()
 
 
+def operations_of(promotion: Promotion) -> list[Record]:
+    """Those recorded intents that are of operations: not of what a step only waits for. For telling, as above."""
+    return [record for record in readable_records(promotion) if record.kind == OPERATION]
+
+
 def newly_ended(before: Promotion, after: Promotion) -> list[Record]:
-    """The attempts of which *after* says how they ended and *before* does not."""
-    known = {(record.key, record.stamp) for record in readable_records(before) if record.state.final}
-    return [r for r in readable_records(after) if r.state.final and (r.key, r.stamp) not in known]
+    """The operations of which *after* says how they ended and *before* does not."""
+    known = {(record.key, record.stamp) for record in operations_of(before) if record.state.final}
+    return [r for r in operations_of(after) if r.state.final and (r.key, r.stamp) not in known]
 
 
 def with_records(status: PromotionStatus, alias: str, records: Sequence[Record]) -> PromotionStatus:

@@ -300,6 +300,27 @@ async def test_abort() -> None:
     assert [operation["state"] for operation in world.operations()] == ["Stopped"]
 
 
+async def test_nothing_is_told_of_operations() -> None:
+    """None was requested, none has ended, and the Applications of the Events are those that were acted on."""
+    async with universe() as (world, argo), world.process(operation_events=True) as process:
+        await world.create_application("seen", stages=None)
+        await settle(world, "seen")
+        argo.application("seen").health("Progressing")
+        await world.run(update(), wait({"name": "seen"}))
+        await world.until(lambda: records(world))
+        await world.abort()
+        assert await world.ended() == "Aborted"
+        await asyncio.sleep(5)
+
+        assert dict(process.world.stats.operations) == {"Succeeded": 1}
+        events = world.events()
+    reasons = [event["reason"] for event in events]
+    assert reasons.count("OperationRequested") == 1
+    assert "OperationTerminated" not in reasons
+    ended = events[reasons.index("PromotionAborted")]["metadata"]["annotations"]
+    assert json.loads(ended["event.kargo.akuity.io/applications"]) == [{"Namespace": "argocd", "Name": APP.name}]
+
+
 async def test_time_out() -> None:
     """The step fails with what it still waited for."""
     async with universe() as (world, argo), world.process():
