@@ -52,7 +52,7 @@ from kargo_py.deployers.argocd_records import (
     new_record,
     operation_of,
     promotions_under_way,
-    rests_on,
+    renewed,
     updated,
     wait_cause,
 )
@@ -216,10 +216,7 @@ class ArgoCD:
             or (moved and self.attempt(record.key, record.stamp).never_issued)
         ):
             return None
-        app, edit = await self.admission.prepare(request)
-        now = new_record(app, edit, record.step, record.attempt, record.stamp, record.initiator)
-        now = msgspec.structs.replace(now, entries=record.entries, free_since=record.free_since)
-        return now if rests_on(now) != rests_on(record) else None
+        return renewed(record, *await self.admission.prepare(request))
 
     # -- the start, and what else it takes to get to an end ---------------------------------------------------------
 
@@ -246,6 +243,9 @@ class ArgoCD:
                         live = True
                     case Verb.START:
                         app, edit = await self.admission.prepare(request)
+                        if renewed(record, app, edit) is not None:
+                            # It has changed while the ApplicationSet was read: decide again.
+                            continue
                         await self._start(app, record, request.stage, origin, edit)
                         issued = True
                     case Verb.NUDGE if app is not None:

@@ -102,7 +102,14 @@ def orphan_record(app: Application, stamp: Stamp) -> Record:
     return new_record(app, SourceEdit(()), stamp.step, stamp.attempt, str(stamp), "")
 
 
-def rests_on(record: Record) -> object:
+def renewed(record: Record, app: Application, edit: SourceEdit) -> Record | None:
+    """*record* as it would be made now, for a start on *app* with *edit*; None if it is true of that start."""
+    now = new_record(app, edit, record.step, record.attempt, record.stamp, record.initiator)
+    now = msgspec.structs.replace(now, entries=record.entries, free_since=record.free_since)
+    return now if _rests_on(now) != _rests_on(record) else None
+
+
+def _rests_on(record: Record) -> object:
     """What must be as recorded when the start is made."""
     wanted = (record.uid, record.desired, record.before, record.sync)
     return (*wanted, record.seen_stamp, record.seen_state, record.history_id)
