@@ -41,7 +41,6 @@ from kargo_py.argocd.sources import SourceEdit, reverse_edit
 from kargo_py.argocd.start import Initiator, revert_patch, start_patch
 from kargo_py.argocd.stop import Patch, nudge_patch, refresh_patch, terminate_patch
 from kargo_py.argocd.targets import labels_of
-from kargo_py.argocd.waiting import look_patch
 from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, unauthorized
 from kargo_py.deployers.argocd_events import started_event
 from kargo_py.deployers.argocd_health import Checks
@@ -465,7 +464,7 @@ class ArgoCD:
 
     async def ask_to_look(self, app: Application) -> None:
         """Have Argo CD look at *app*, if that is still as it was seen here. Raises KubeError."""
-        await self._patch(app.key, look_patch(app))
+        await self._patch(app.key, refresh_patch(app, hard=True))
 
     def unchanged_for(self, key: Key) -> float:
         """Seconds, by our own clock, for which what Argo CD shows of an Application has stood."""
