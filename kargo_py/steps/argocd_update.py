@@ -18,8 +18,8 @@ import msgspec
 from tenacity import wait_exponential, wait_random
 
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
-from kargo_py.api.stamp import Stamp, StampError, make_stamp
-from kargo_py.api.types import Duration, Time
+from kargo_py.api.stamp import StampError
+from kargo_py.api.types import Time
 from kargo_py.argocd.application import describe
 from kargo_py.argocd.targets import resolve
 from kargo_py.deployers.argocd import ArgoCD, Origin
@@ -43,7 +43,7 @@ from kargo_py.steps.argocd_update_records import (
     refused,
 )
 from kargo_py.steps.argocd_update_targets import (
-    Incomplete,
+    Chosen,
     choose,
     left_out_message,
     left_out_of,
@@ -51,14 +51,8 @@ from kargo_py.steps.argocd_update_targets import (
     target_request,
 )
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, first_few
+from kargo_py.steps.config import INVALID_CONFIGURATION
 
-INVALID_CONFIGURATION = message(
-    "invalid configuration: {faults}",
-    do="Nothing was started, unless the steps were edited while they ran: then the message goes on with what was left "
-    "to run. Correct the fields named in the step's `config`, in the Stage's template too, then create a new "
-    "Promotion.",
-    shown=Shown.PROMOTION,
-)
 EACH_TIME = message(
     "{message}, {count} times",
     do="It was tried as often as it is tried at most, and ended so each time. See who else syncs or changes the "
@@ -155,14 +149,6 @@ class _Turn:
         """On whose behalf starts are made."""
         return Origin(self.context.promotion, self.context.actor)
 
-    def checks(self, record: Record) -> bool:
-        """Whether the target is to be judged from then on."""
-        try:
-            return self.wishes.request(record.key, record.entries).health_check
-        except TargetError:
-            # The steps were edited since; what was deployed is worth a judgement.
-            return True
-
     @cached_property
     def full(self) -> bool:
         """Whether there is no room for the record of one more attempt."""
@@ -223,10 +209,8 @@ class ArgoCDUpdate:
         context = turn.context
         try:
             chosen = await choose(self._argocd.admission, turn.wishes, context)
-            if isinstance(chosen, Incomplete):
-                if all(each in context.awaited for each in chosen.awaited):
-                    return Waiting(chosen.message, (), notable=True, look_after=chosen.look_after)
-                return Intend((), awaited=chosen.awaited)
+            if not isinstance(chosen, Chosen):
+                return chosen
             records = await self._intents(turn, chosen.requests)
         except (TargetError, StampError) as error:
             return Finished(StepStatus.ERRORED, str(error))
@@ -236,7 +220,7 @@ class ArgoCDUpdate:
     async def _intents(self, turn: _Turn, requests: Sequence[UpdateRequest]) -> list[Record]:
         """The intents to record; raises TargetError if they cannot be carried out, or there are too many of them."""
         context = turn.context
-        stamp, room = _stamp(context, 1), max(context.room, _LEAST_ROOM)
+        stamp, room = context.stamp(1), max(context.room, _LEAST_ROOM)
         if len(requests) * LEAST_EXTENT > room:
             raise TargetError(TOO_MANY(count=len(requests), most=room // LEAST_EXTENT))
         intend = partial(self._argocd.intend, stamp=stamp, origin=turn.origin, taken_over=context.taken_over)
@@ -373,7 +357,7 @@ class ArgoCDUpdate:
         if turn.full:
             return _Look(attempts, refusal=NO_NEW_ATTEMPT(why=NO_ROOM()))
         try:
-            stamp = _stamp(context, max(record.attempt for record in attempts) + 1)
+            stamp = context.stamp(max(record.attempt for record in attempts) + 1)
             new = await self._argocd.intend(request, stamp, turn.origin)
         except (TargetError, StampError, Forbidden) as error:
             # The last attempt ended as it did; that there is no other is not its end.
@@ -419,7 +403,7 @@ class ArgoCDUpdate:
             for record in under_way:
                 await self._argocd.applications.read_live(record.key)
         except KubeError as error:
-            said = UNSEEN_WHEN_TIME_WAS_UP(time=_time(turn.context.timeout), why=error)
+            said = UNSEEN_WHEN_TIME_WAS_UP(time=turn.context.time, why=error)
             return Waiting(said, records, notable=True, error=error)
         if any(self._argocd.observe(record).record.state.final for record in under_way):
             return Waiting(first_few([wait.message for wait in waits]), records, look_after=0.0)
@@ -546,29 +530,15 @@ class ArgoCDUpdate:
         return said
 
 
-def _stamp(context: StepContext, attempt: int) -> Stamp:
-    return make_stamp(
-        context.instance, context.project, context.promotion, context.promotion_uid, context.alias, attempt
-    )
-
-
 def _time_left(context: StepContext, look: _Look) -> float | None:
     """Seconds that the target may still take; None while its time does not run."""
-    if context.timeout is None or look.wait is None or look.wait.held:
-        return None
-    free = [Time(record.free_since).datetime for record in look.attempts if record.free_since]
-    since = max([context.started_at, *(time for time in free if time <= context.now)])
-    return (context.timeout - (context.now - since)).total_seconds()
+    return None if look.wait is None or look.wait.held else context.time_left(look.attempts)
 
 
 def _timed_out(context: StepContext, said: str) -> str:
     if context.timeout is None:
         return TIMED_OUT(message=said)
-    return TIMED_OUT_AFTER(time=_time(context.timeout), message=said)
-
-
-def _time(timeout: timedelta | None) -> str:
-    return Duration.of(timeout.total_seconds()) if timeout is not None else ""
+    return TIMED_OUT_AFTER(time=context.time, message=said)
 
 
 def _check_room(records: Sequence[Record], room: int) -> None:

@@ -249,8 +249,7 @@ class Wishes:
 
     def patience(self, index: int) -> timedelta:
         """How long the entry waits until what it is about is there."""
-        waits = self._config.apps[index].wait_for_creation
-        return timedelta(seconds=waits.seconds) if waits is not None else timedelta()
+        return self._config.apps[index].patience
 
     def _concerns(self, index: int, key: Key) -> bool:
         """Whether the entry can have chosen *key*: its labels may be others by now."""

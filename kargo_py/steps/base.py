@@ -7,13 +7,15 @@ call comes a moment later or from another process after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kargo_py.api.names import Actor
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
+from kargo_py.api.stamp import Stamp, make_stamp
+from kargo_py.api.types import Duration, Time
 from kargo_py.deployers.base import Awaited, Record, WaitCause
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.errors import KubeError
@@ -59,6 +61,26 @@ class StepContext:
     def stage_key(self) -> str:
         """``<project>:<stage>``, as Applications authorise it."""
         return f"{self.project}:{self.stage}"
+
+    def stamp(self, attempt: int) -> Stamp:
+        """What names an attempt of this step; raises StampError."""
+        return make_stamp(self.instance, self.project, self.promotion, self.promotion_uid, self.alias, attempt)
+
+    def time_left(self, records: Iterable[Record]) -> float | None:
+        """Seconds that a target with these *records* may still take, None without limit.
+
+        They count from the start of the step, or from when the target became free.
+        """
+        if self.timeout is None:
+            return None
+        free = [Time(record.free_since).datetime for record in records if record.free_since]
+        since = max([self.started_at, *(time for time in free if time <= self.now)])
+        return (self.timeout - (self.now - since)).total_seconds()
+
+    @property
+    def time(self) -> str:
+        """How long the step may take, in the words of its configuration; "" without limit."""
+        return Duration.of(self.timeout.total_seconds()) if self.timeout is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

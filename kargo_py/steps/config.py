@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
@@ -13,6 +14,13 @@ from kargo_py.argocd.selectors import Operator, Selector, read_selector
 from kargo_py.argocd.targets import Choice
 from kargo_py.messages import Shown, message
 
+INVALID_CONFIGURATION = message(
+    "invalid configuration: {faults}",
+    do="Nothing was started, unless the steps were edited while they ran: then the message goes on with what was left "
+    "to run. Correct the fields named in the step's `config`, in the Stage's template too, then create a new "
+    "Promotion.",
+    shown=Shown.PROMOTION,
+)
 NOT_A_STRING = message(
     "must be a string; put a revision made of digits in quotes",
     do="Part of *invalid configuration*: YAML takes `123456`, `1e6` or `true` without quotes for something else. "
@@ -77,6 +85,12 @@ class AppChoice(Config):
         if bool(self.name) == bool(self.selector):
             raise ValueError(ONE_OF_NAME_AND_SELECTOR())
         return self
+
+    @property
+    def patience(self) -> timedelta:
+        """How long to wait until there is such an Application; 0: not at all."""
+        waits = self.wait_for_creation
+        return timedelta(seconds=waits.seconds) if waits is not None else timedelta()
 
     def choice(self, default_namespace: str) -> Choice:
         """Which Applications these are."""
