@@ -62,10 +62,13 @@ async def choose(admission: Admission, wishes: Wishes, context: StepContext) -> 
     """
     choices = wishes.choices
     selecting = [index for index, choice in enumerate(choices) if choice.selector is not None]
-    found = [admission.find(choice) for choice in choices]
+    found: list[Sequence[Application]] = []
+    for choice in choices:
+        # Matching may be much work, and others have theirs.
+        await asyncio.sleep(0)
+        found.append(admission.find(choice))
     looked: set[int] = set()
     while True:
-        # Matching may be much work, and others have theirs.
         await asyncio.sleep(0)
         resolution = resolve(choices, found, partial(unauthorized, stage=context.stage_key))
         over = [index for index in resolution.missing if time_left(wishes.patience(index), context) <= 0]
@@ -80,6 +83,7 @@ async def choose(admission: Admission, wishes: Wishes, context: StepContext) -> 
             requests = [target_request(wishes, target) for target in resolution.targets.items()]
             return Chosen(requests, resolution.left_out)
         for index in doubtful:
+            await asyncio.sleep(0)
             found[index] = await admission.look(choices[index])
         looked.update(doubtful)
 

@@ -237,12 +237,17 @@ class ArgoCDWait:
         may be ahead of this one's.
         """
         admission = self._argocd.admission
-        found = [admission.find(choice) for choice in choices]
+        found: list[Sequence[Application]] = []
+        for choice in choices:
+            # Matching may be much work, and others have theirs.
+            await asyncio.sleep(0)
+            found.append(admission.find(choice))
         absent = [index for index, apps in enumerate(found) if not apps]
         if absent and all(time_left(config.apps[index].patience, context) > 0 for index in absent):
             return found
         for index, choice in enumerate(choices):
             if choice.selector is not None or index in absent:
+                await asyncio.sleep(0)
                 found[index] = await admission.look(choice)
         return found
 
