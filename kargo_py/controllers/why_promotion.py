@@ -51,6 +51,7 @@ from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
+from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT, ArgoCDWait
 from kargo_py.steps.base import no_expressions
 
 ABORT_NOT_SEEN = message(
@@ -230,7 +231,10 @@ ASK_THE_STAGE = message(
     shown=Shown.ANSWER,
 )
 
-STEP_TIMES: Final[Mapping[str, timedelta | None]] = {ARGOCD_UPDATE: ArgoCDUpdate.default_timeout}
+STEP_TIMES: Final[Mapping[str, timedelta | None]] = {
+    ARGOCD_UPDATE: ArgoCDUpdate.default_timeout,
+    ARGOCD_WAIT: ArgoCDWait.default_timeout,
+}
 """The kinds of steps that the controllers of this version have, with how long a step takes at most by default."""
 
 _MOST_TARGETS = 20
