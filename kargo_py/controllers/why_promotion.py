@@ -12,7 +12,7 @@ from kargo_py.api.promotion import Promotion, PromotionPhase, StepExecutionMetad
 from kargo_py.api.stage import HealthState, Stage
 from kargo_py.api.types import JsonObject, Time
 from kargo_py.argocd.application import Application, describe
-from kargo_py.argocd.operation import Decision, Intent, Knowledge, Verb, Waiting, decide_operation
+from kargo_py.argocd.operation import Decision, Knowledge, Verb, Waiting, decide_operation
 from kargo_py.controllers.availability import unavailable
 from kargo_py.controllers.events import STAGE_NOT_FOUND
 from kargo_py.controllers.promotion import (
@@ -44,6 +44,7 @@ from kargo_py.controllers.why import (
     quiet_for,
     text_at,
 )
+from kargo_py.deployers.argocd_records import intent_of
 from kargo_py.deployers.base import Record, RecordError, TargetState
 from kargo_py.engine.machine import CurrentStep, current_step, records_of
 from kargo_py.kube.clock import in_short
@@ -496,7 +497,7 @@ class _Answer:
             self.hidden(describe(record.key), seen)
             return None
         stopping = latched_abort(self.promotion.status.state) is not None or record.stopping_since is not None
-        return decide_operation(seen, _intent(record), Knowledge(stopping=stopping))
+        return decide_operation(seen, intent_of(record), Knowledge(stopping=stopping))
 
     def _tell_decision(self, record: Record, decision: Decision) -> None:
         if decision.verb is Verb.START:
@@ -610,21 +611,6 @@ def _under_way(kept: Abort, *, forced: bool) -> str:
 
 def _step_runs(current: CurrentStep, count: int) -> str:
     return STEP_RUNS(number=current.index + 1, count=count, alias=current.alias, uses=current.step.uses or "none")
-
-
-def _intent(record: Record) -> Intent:
-    """What *record* says was intended, for who looks at its Application."""
-    return Intent(
-        record.key,
-        record.uid,
-        record.stamp,
-        record.desired,
-        record.seen_stamp,
-        record.history_id,
-        record.initiator,
-        record.seen_state,
-        adopted=record.attempt == 0,
-    )
 
 
 def _by_target(records: Sequence[Record]) -> list[list[Record]]:

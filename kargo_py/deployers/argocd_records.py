@@ -9,7 +9,7 @@ import msgspec
 
 from kargo_py.api.stamp import Stamp, StampError, parse_stamp
 from kargo_py.argocd.application import Application, JsonObject, OperationState, mark_of, stamp_of
-from kargo_py.argocd.operation import Decision, Verb, Waiting, may_have_moved, state_identity
+from kargo_py.argocd.operation import Decision, Intent, Verb, Waiting, may_have_moved, state_identity
 from kargo_py.argocd.options import EVERYTHING
 from kargo_py.argocd.sources import SourceEdit
 from kargo_py.argocd.waiting import Asked
@@ -100,6 +100,23 @@ def new_record(app: Application, edit: SourceEdit, step: str, attempt: int, mark
 def orphan_record(app: Application, stamp: Stamp) -> Record:
     """A record of the attempt *stamp*, which *app* has under way and whose own record is gone."""
     return new_record(app, SourceEdit(()), stamp.step, stamp.attempt, str(stamp), "")
+
+
+def intent_of(record: Record, *, accept_newer: bool = False) -> Intent:
+    """What *record* says was intended, for who looks at its Application."""
+    return Intent(
+        record.key,
+        record.uid,
+        record.stamp,
+        record.desired,
+        record.seen_stamp,
+        record.history_id,
+        record.initiator,
+        record.seen_state,
+        sync=record.sync,
+        adopted=record.attempt == 0,
+        accept_newer=accept_newer,
+    )
 
 
 def rests_on(record: Record) -> object:

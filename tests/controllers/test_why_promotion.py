@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from kargo_py.api.abort import ABORT_KEY, ANNOTATION_ABORT
 from kargo_py.api.stamp import STATE_KEY, make_stamp
 from kargo_py.argocd.application import Application, ApplicationCodec
+from kargo_py.argocd.options import SyncOptions
 from kargo_py.cli.why import lines
 from kargo_py.controllers.running import Options, assemble
 from kargo_py.controllers.why import Explanation, Hidden, Seen
@@ -414,6 +415,16 @@ RUNNING = [
         ["a controller that runs takes this in within a second at 2026-11-30T12:04:00Z by Argo CD"],
         [],
         id="end not taken in",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(status=running(record(sync=SyncOptions(revision=SHA)))),
+            "on": stage("dev.1"),
+            "app": DONE,
+        },
+        [f"{SHA[:8]}"],
+        [],
+        id="end of a sync to a revision of its own",
     ),
     pytest.param(
         {"raw": promotion(status=running(record())), "on": stage("dev.1")},
