@@ -30,7 +30,6 @@ from kargo_py.argocd.application import (
 )
 from kargo_py.argocd.operation import (
     Decision,
-    Intent,
     Knowledge,
     Verb,
     Waiting,
@@ -47,6 +46,7 @@ from kargo_py.deployers.argocd_health import Checks
 from kargo_py.deployers.argocd_records import (
     UNDER_WAY,
     Attempt,
+    intent_of,
     may_have_begun,
     new_record,
     operation_of,
@@ -419,19 +419,7 @@ class ArgoCD:
         attempt = self.attempt(record.key, record.stamp)
         aspect = operation_aspect(app) if app is not None else None
         unchanged = attempt.unchanged(aspect, asyncio.get_running_loop().time())
-        intent = Intent(
-            record.key,
-            record.uid,
-            record.stamp,
-            record.desired,
-            record.seen_stamp,
-            record.history_id,
-            record.initiator,
-            record.seen_state,
-            sync=record.sync,
-            adopted=record.attempt == 0,
-            accept_newer=request is not None and request.accept_newer,
-        )
+        intent = intent_of(record, accept_newer=request is not None and request.accept_newer)
         known = Knowledge(
             attempt.latched,
             never_issued=attempt.never_issued,

@@ -9,7 +9,7 @@ import msgspec
 
 from kargo_py.api.stamp import Stamp, StampError, parse_stamp
 from kargo_py.argocd.application import Application, JsonObject, OperationState, mark_of, stamp_of
-from kargo_py.argocd.operation import Decision, Verb, Waiting, may_have_moved, state_identity
+from kargo_py.argocd.operation import Decision, Intent, Verb, Waiting, may_have_moved, state_identity
 from kargo_py.argocd.options import EVERYTHING
 from kargo_py.argocd.sources import SourceEdit
 from kargo_py.argocd.waiting import Asked
@@ -107,6 +107,23 @@ def renewed(record: Record, app: Application, edit: SourceEdit) -> Record | None
     now = new_record(app, edit, record.step, record.attempt, record.stamp, record.initiator)
     now = msgspec.structs.replace(now, entries=record.entries, free_since=record.free_since)
     return now if _rests_on(now) != _rests_on(record) else None
+
+
+def intent_of(record: Record, *, accept_newer: bool = False) -> Intent:
+    """What *record* says was intended, for who looks at its Application."""
+    return Intent(
+        record.key,
+        record.uid,
+        record.stamp,
+        record.desired,
+        record.seen_stamp,
+        record.history_id,
+        record.initiator,
+        record.seen_state,
+        sync=record.sync,
+        adopted=record.attempt == 0,
+        accept_newer=accept_newer,
+    )
 
 
 def _rests_on(record: Record) -> object:

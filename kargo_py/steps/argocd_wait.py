@@ -284,7 +284,7 @@ class ArgoCDWait:
 
     async def _look(self, config: ArgoCDWaitConfig, record: Record) -> _Seen:
         """How one target stands; Argo CD is asked to look at it where it has to be."""
-        wanted = _wanted(config, record, self._argocd.default_namespace)
+        wanted = wanted_of(config, record, self._argocd.default_namespace)
         if wanted is None:
             lost = Judgement(Standing.FAILED, NOT_CHOSEN_ANY_MORE(app=describe(record.key)))
             return _Seen(record, self._argocd.applications.get(record.key), lost)
@@ -383,7 +383,7 @@ def _record(app: Application, alias: str, stamp: str, entries: Sequence[int], si
     )
 
 
-def _wanted(config: ArgoCDWaitConfig, record: Record, default_namespace: str) -> list[frozenset[WaitFor]] | None:
+def wanted_of(config: ArgoCDWaitConfig, record: Record, default_namespace: str) -> list[frozenset[WaitFor]] | None:
     """What is waited for, by each entry that chose the target; None if the entries are others by now."""
     if not record.entries or not all(0 <= index < len(config.apps) for index in record.entries):
         return None
