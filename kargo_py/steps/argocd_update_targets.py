@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from kargo_py.api.types import Duration, JsonObject, Time
 from kargo_py.argocd.application import Application, describe
 from kargo_py.argocd.targets import Choice, LeftOut, resolve
@@ -52,6 +54,12 @@ AND_OTHERS = message(
     "{apps}; and {count} more: {names}",
     do="Of *left out*: the names of further Applications, as far as there is room for them.",
     shown=Shown.PROMOTION | Shown.EVENT,
+)
+TOO_LONG_TO_WAIT_FOR = message(
+    "the selectors of entries with waitForCreation need {needed} bytes of the {room} there are",
+    do="What is waited for is kept in the Promotion, which has to stay far below the 1.5 MiB that an object can have. "
+    "Shorten the lists of `values` in `selector`, or give the Applications one label that tells them.",
+    shown=Shown.PROMOTION,
 )
 SUCH_AN_APPLICATION = message(
     'an Argo CD Application matching selector "{selector}" in namespace "{namespace}"',
@@ -131,7 +139,7 @@ def _refusal(wishes: Wishes, index: int, apps: Sequence[Application], context: S
         return NOT_CREATED(missing=choice.missing, time=Duration.of(waits.total_seconds())) if waits else choice.missing
     return NONE_AUTHORIZED(
         count=len(apps),
-        selector=choice.selector,
+        selector=choice.selector.shown if choice.selector is not None else "",
         namespace=choice.namespace,
         stage=context.stage_key,
         why=unauthorized(min(apps, key=lambda app: app.key), context.stage_key),
@@ -149,11 +157,18 @@ def _incomplete(wishes: Wishes, missing: Sequence[int], context: StepContext) ->
     return Incomplete(awaited, first_few(said), left)
 
 
+def check_awaited(awaited: Sequence[Awaited], room: int) -> None:
+    """Raise TargetError if what is waited for takes more than *room* bytes: selectors can be as long as the spec."""
+    needed = len(msgspec.json.encode(awaited))
+    if needed > room:
+        raise TargetError(TOO_LONG_TO_WAIT_FOR(needed=needed, room=max(room, 0)))
+
+
 def described(choice: Choice) -> str:
     """What *choice* is about, as a thing that is not there yet."""
     if choice.selector is None:
         return describe(Key(choice.namespace, choice.name))
-    return SUCH_AN_APPLICATION(selector=choice.selector, namespace=choice.namespace)
+    return SUCH_AN_APPLICATION(selector=choice.selector.shown, namespace=choice.namespace)
 
 
 # --- what was left out ------------------------------------------------------------------------------------------------

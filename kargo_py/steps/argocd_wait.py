@@ -36,12 +36,14 @@ from kargo_py.argocd.waiting import (
     news,
 )
 from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.deployers.argocd_admission import TargetError
 from kargo_py.deployers.argocd_records import Watched
 from kargo_py.deployers.base import Awaited, Record, TargetState, footprint
 from kargo_py.kube.errors import Conflict, KubeError, NotFound
+from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.argocd_update import INVALID_CONFIGURATION
-from kargo_py.steps.argocd_update_targets import NOT_CREATED, WAITS_FOR_CREATION, described
+from kargo_py.steps.argocd_update import INVALID_CONFIGURATION, LONG_PASS
+from kargo_py.steps.argocd_update_targets import NOT_CREATED, WAITS_FOR_CREATION, check_awaited, described
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, first_few
 from kargo_py.steps.config import AppChoice, Config, read_as
 
@@ -199,15 +201,15 @@ class ArgoCDWait:
         if missing:
             said = [_absent(choices[index], config.apps[index].patience) for index in missing]
             return Finished(StepStatus.ERRORED, first_few(said))
-        if resolution.missing:
-            return _to_be_created(context, config, choices, resolution.missing)
         try:
+            if resolution.missing:
+                return _to_be_created(context, config, choices, resolution.missing)
             stamp = str(
                 make_stamp(
                     context.instance, context.project, context.promotion, context.promotion_uid, context.alias, 1
                 )
             )
-        except StampError as error:
+        except (StampError, TargetError) as error:
             return Finished(StepStatus.ERRORED, str(error))
         apps = [(self._argocd.applications.get(key), entries) for key, entries in resolution.targets.items()]
         there = [(app, entries) for app, entries in apps if app is not None]
@@ -242,7 +244,7 @@ class ArgoCDWait:
 
     async def _go_on(self, context: StepContext, config: ArgoCDWaitConfig) -> StepOutcome:
         """Judge all, and end if that decides it."""
-        looks = _Looks([await self._look(config, record) for record in context.records])
+        looks = await self._looks(context, config)
         if bad := looks.of(Standing.FAILED, Standing.BROKEN):
             status = StepStatus.FAILED if looks.of(Standing.FAILED) else StepStatus.ERRORED
             return _finished(looks, status, first_few([each.judgement.message for each in bad]))
@@ -267,6 +269,21 @@ class ArgoCDWait:
             error=next((each.error for each in waits if each.error is not None), None),
         )
 
+    async def _looks(self, context: StepContext, config: ArgoCDWaitConfig) -> _Looks:
+        """Each target; where a request failed, and that took long, nothing is asked about those that are left."""
+        loop, seen, failed = asyncio.get_running_loop(), dict[Key, _Seen](), False
+        began = loop.time()
+        for record in sorted(context.records, key=self._was_refused):
+            late = failed and loop.time() - began >= LONG_PASS
+            look = await self._look(config, record, ask=not late and not context.called_off())
+            failed = failed or look.error is not None
+            seen[record.key] = look
+        return _Looks([seen[record.key] for record in context.records])
+
+    def _was_refused(self, record: Record) -> bool:
+        watched = self._argocd.attempt(record.key, record.stamp).watched
+        return watched is not None and watched.refused != ""
+
     async def _unseen(self, looks: _Looks, time: str) -> Waiting | None:
         """What to wait for before the time is up; None if it is.
 
@@ -281,8 +298,8 @@ class ArgoCDWait:
         unchanged = [was and news(was) for was in before] == [is_ and news(is_) for is_ in now]
         return None if unchanged else Waiting("", looks.records, look_after=0.0)
 
-    async def _look(self, config: ArgoCDWaitConfig, record: Record) -> _Seen:
-        """How one target stands; Argo CD is asked to look at it where it has to be."""
+    async def _look(self, config: ArgoCDWaitConfig, record: Record, *, ask: bool) -> _Seen:
+        """How one target stands; with *ask* Argo CD is asked to look at it where it has to be."""
         wanted = _wanted(config, record, self._argocd.default_namespace)
         if wanted is None:
             lost = Judgement(Standing.FAILED, NOT_CHOSEN_ANY_MORE(app=describe(record.key)))
@@ -290,10 +307,10 @@ class ArgoCDWait:
         app = await self._argocd.applications.read(record.key)
         error = None
         asking = Asking(Look.DONE) if record.looked else Asking(Look.WAIT)
-        if app is not None and app.metadata.uid == record.uid and not record.looked:
+        if ask and app is not None and app.metadata.uid == record.uid and not record.looked:
             asking, app, error = await self._have_looked_at(app, record)
         judgement = self._judge(app, record, wanted, asking)
-        if judgement.refresh and app is not None and self._may_ask(app, record):
+        if ask and judgement.refresh and app is not None and self._may_ask(app, record):
             # It has looked once, and does not by itself where it should.
             _, app, error = await self._ask(app, record)
         if app is not None and judgement.standing is Standing.NOT_YET and (why := self._watched(app, record).refused):
@@ -412,7 +429,7 @@ def _absent(choice: Choice, patience: timedelta) -> str:
 def _to_be_created(
     context: StepContext, config: ArgoCDWaitConfig, choices: Sequence[Choice], missing: Sequence[int]
 ) -> Intend | Waiting:
-    """Wait until somebody makes what the entries *missing* are about."""
+    """Wait until somebody makes what the entries *missing* are about; raises TargetError if that is too much."""
     awaited, said, left = [], [], []
     for index in missing:
         choice = choices[index]
@@ -424,6 +441,7 @@ def _to_be_created(
         left.append(seconds)
     if all(each in context.awaited for each in awaited):
         return Waiting(first_few(said), (), notable=True, look_after=min(left))
+    check_awaited(awaited, context.room)
     return Intend((), awaited=awaited)
 
 
