@@ -50,7 +50,7 @@ class Choice:
         """What is said where there is no such Application."""
         if self.selector is None:
             return NAMED_IS_MISSING(app=describe(Key(self.namespace, self.name)))
-        return NOTHING_MATCHES(selector=self.selector, namespace=self.namespace)
+        return NOTHING_MATCHES(selector=self.selector.shown, namespace=self.namespace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -494,7 +495,23 @@ class PromotionReconciler:
             awaited=awaited_of(promotion.status, current.alias),
             output=output_of(promotion.status, current.alias),
             room=ROOM - (len(encode(raw)) - footprint(records)),
+            called_off=partial(self._called_off, promotion),
         )
+
+    def _called_off(self, promotion: Promotion) -> bool:
+        """Whether *promotion*, which is being worked on, is to be aborted by now, or is gone.
+
+        A pass over many targets may take minutes where Argo CD's API server is slow.
+        """
+        meta = promotion.metadata
+        raw = self._world.promotions.get(Key(meta.namespace, meta.name))
+        if raw is None or JSON.meta(raw).uid != meta.uid:
+            return True
+        try:
+            asked = read_abort((raw["metadata"].get("annotations") or {}).get(ANNOTATION_ABORT))
+        except AbortError:
+            asked = None
+        return asked is not None or raw["metadata"].get("deletionTimestamp") is not None
 
     async def _wait(
         self, raw: JsonObject, promotion: Promotion, current: CurrentStep, outcome: Waiting

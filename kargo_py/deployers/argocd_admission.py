@@ -142,7 +142,7 @@ class Admission:
             APPLICATIONS,
             choice.namespace,
             codec=self._codec,
-            label_selector=str(choice.selector),
+            label_selector=choice.selector.asked_for,
             limit=_MOST_LISTED,
         )
         for app in page.items:

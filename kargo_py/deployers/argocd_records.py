@@ -54,7 +54,7 @@ class Attempt:
     were sent since. ``terminated_at``: when it was last asked to end. ``told``: an Event tells its start. The
     step's own: ``held``, somebody else's operation had the Application when we last looked; ``free_since``, the
     time it became free, until that is written; ``repeat_at``, when the next attempt may follow; ``give_up_at``,
-    until when its end is waited for.
+    until when its end is waited for; ``failed_at``, when a request about it last failed.
     """
 
     latched: OperationState | None = None
@@ -69,6 +69,7 @@ class Attempt:
     free_since: str | None = None
     repeat_at: float | None = None
     give_up_at: float | None = None
+    failed_at: float = 0.0
 
     def unchanged(self, aspect: object, now: float) -> float:
         """Seconds for which the Application's operation has been like *aspect*, as it is now."""

@@ -134,6 +134,11 @@ _YIELD_EVERY = 50
 _LEAST_ROOM = 64 * 1024
 _BETWEEN_ATTEMPTS = wait_exponential(multiplier=5, exp_base=3, max=60) + wait_random(0, 2)
 _PROMPT = timedelta(seconds=10)
+LONG_PASS = 10.0
+"""Seconds after which a pass in which a request failed leaves the other targets to the next one.
+
+Where Argo CD's API server does not answer, each request takes minutes, and an abort is seen between two passes only.
+"""
 
 
 @dataclass(frozen=True)
@@ -173,6 +178,31 @@ class _Look:
     def failed(self) -> bool:
         """It has ended for good, and not well."""
         return self.wait is None and not self.intends and self.attempts[-1].state is not TargetState.SUCCEEDED
+
+
+class _Pass:
+    """One pass over the targets: when it has lasted long enough, and whose requests failed in the one before."""
+
+    def __init__(self, argocd: ArgoCD) -> None:
+        self._argocd = argocd
+        self._began = asyncio.get_running_loop().time()
+        self._failed = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the targets that are left are left to the next pass."""
+        return self._failed and asyncio.get_running_loop().time() - self._began >= LONG_PASS
+
+    def failed_at(self, record: Record) -> float:
+        """When a request about the target last failed; those are the last to have their turn."""
+        return 0.0 if record.state.final else self._argocd.attempt(record.key, record.stamp).failed_at
+
+    def note(self, record: Record | None, error: KubeError | None) -> None:
+        """A request about the target of *record*, None if that has ended, failed with *error*, or none did."""
+        self._failed = self._failed or error is not None
+        if record is not None and not record.state.final:
+            failed_at = asyncio.get_running_loop().time() if error is not None else 0.0
+            self._argocd.attempt(record.key, record.stamp).failed_at = failed_at
 
 
 class ArgoCDUpdate:
@@ -289,10 +319,17 @@ class ArgoCDUpdate:
         """Each target in its turn. Where one failure ends all: what has ended first, and nothing is begun after it."""
         groups = by_target(turn.context.records)
         alone = turn.config.on_partial_failure == "wait"
+        order = groups if alone else sorted(groups, key=self._order_of_begin)
         looks: dict[Key, _Look] = {}
-        failed = False
-        for number, attempts in enumerate(groups if alone else sorted(groups, key=self._order_of_begin), 1):
-            look = self._glance(attempts) if failed else await self._look(turn, attempts)
+        failed, pass_ = False, _Pass(self._argocd)
+        for number, attempts in enumerate(sorted(order, key=lambda group: pass_.failed_at(group[-1])), 1):
+            if failed:
+                look = self._glance(attempts)
+            elif pass_.is_over or turn.context.called_off():
+                look = self._later(attempts)
+            else:
+                look = await self._look(turn, attempts)
+                pass_.note(look.wait.record if look.wait is not None else None, look.error)
             failed = failed or (look.failed and not alone)
             looks[attempts[-1].key] = look
             if number % _YIELD_EVERY == 0:
@@ -302,6 +339,15 @@ class ArgoCDUpdate:
     def _order_of_begin(self, attempts: Sequence[Record]) -> int:
         last = attempts[-1]
         return 0 if last.state.final else 1 if self._argocd.observe(last).present else 2
+
+    def _later(self, attempts: Sequence[Record]) -> _Look:
+        """A target that is left to the next pass: nothing is done about it, and nothing is concluded."""
+        last = attempts[-1]
+        if last.state is TargetState.WRONG_REVISION:
+            return _Look(attempts, wait=Observation(last, TRYING_AGAIN(message=last.message)))
+        if last.state.final:
+            return _Look(attempts)
+        return _Look(attempts, wait=dataclasses.replace(self._argocd.observe(last), record=last))
 
     def _glance(self, attempts: Sequence[Record]) -> _Look:
         """How a target stands, where nothing is begun on it any more."""
@@ -486,16 +532,24 @@ class ArgoCDUpdate:
         records: list[Record] = []
         waits: list[Observation] = []
         failure: KubeError | None = None
+        pass_ = _Pass(self._argocd)
+        stopped: dict[tuple[Key, str], Observation] = {}
+        for record in sorted(context.records, key=pass_.failed_at):
+            if record.state.final:
+                continue
+            error: KubeError | None = None
+            if pass_.is_over:
+                seen = dataclasses.replace(self._argocd.observe(record), record=record)
+            else:
+                seen, error = await self._stopped(record)
+                pass_.note(record, error)
+            failure = failure or error
+            stopped[record.key, record.stamp] = seen
         for record in context.records:
             if record.state.final:
                 records.append(record)
                 continue
-            try:
-                seen = await self._argocd.stop(record)
-            except KubeError as error:
-                # Each stands alone: the others are stopped, and what became of them is written.
-                failure = failure or error
-                seen = Observation(record, str(error), present=self._argocd.observe(record).present)
+            seen = stopped[record.key, record.stamp]
             if seen.record.state.final:
                 records.append(seen.record)
             elif give_up:
@@ -508,6 +562,13 @@ class ArgoCDUpdate:
             causes = {wait.record.key: wait.cause for wait in waits}
             return Waiting(first_few([wait.message for wait in waits]), records, True, again, failure, causes)
         return [bounded(record, len(records)) for record in records]
+
+    async def _stopped(self, record: Record) -> tuple[Observation, KubeError | None]:
+        """Terminate one; each stands alone: where that fails the others are stopped, and their ends told."""
+        try:
+            return await self._argocd.stop(record), None
+        except KubeError as error:
+            return Observation(record, str(error), present=self._argocd.observe(record).present), error
 
     async def _taken_back(self, context: StepContext, records: Sequence[Record], *, give_up: bool) -> list[str]:
         """What became of the fields of the spec that the starts have changed, in words."""

@@ -102,7 +102,7 @@ def _refusal(wishes: Wishes, index: int, apps: Sequence[Application], context: S
         return not_there(choice, wishes.patience(index))
     return NONE_AUTHORIZED(
         count=len(apps),
-        selector=choice.selector,
+        selector=choice.selector.shown if choice.selector is not None else "",
         namespace=choice.namespace,
         stage=context.stage_key,
         why=unauthorized(min(apps, key=lambda app: app.key), context.stage_key),

@@ -36,10 +36,13 @@ from kargo_py.argocd.waiting import (
     judge,
 )
 from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.deployers.argocd_admission import TargetError
 from kargo_py.deployers.argocd_records import Watched
 from kargo_py.deployers.base import Record, TargetState, footprint
 from kargo_py.kube.errors import Conflict, KubeError, NotFound
+from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
+from kargo_py.steps.argocd_update import LONG_PASS
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION, AppChoice, Config, read_as
 from kargo_py.steps.creation import not_there, time_left, until_created
@@ -208,11 +211,11 @@ class ArgoCDWait:
         missing = [(choices[index], config.apps[index].patience) for index in resolution.missing]
         if over := [each for each in missing if time_left(each[1], context) <= 0]:
             return Finished(StepStatus.ERRORED, first_few([not_there(*each) for each in over]))
-        if missing:
-            return until_created(missing, context)
         try:
+            if missing:
+                return until_created(missing, context)
             stamp = str(context.stamp(1))
-        except StampError as error:
+        except (StampError, TargetError) as error:
             return Finished(StepStatus.ERRORED, str(error))
         apps = {app.key: app for each in found for app in each}
         if skipped := [app for app in apps.values() if app.metadata.annotations.skip_reconcile == "true"]:
@@ -280,10 +283,22 @@ class ArgoCDWait:
         )
 
     async def _looks(self, context: StepContext, config: ArgoCDWaitConfig) -> _Looks:
-        return _Looks([await self._look(config, record) for record in context.records])
+        """Each target; where a request failed, and that took long, nothing is asked about those that are left."""
+        loop, seen, failed = asyncio.get_running_loop(), dict[Key, _Seen](), False
+        began = loop.time()
+        for record in sorted(context.records, key=self._was_refused):
+            late = failed and loop.time() - began >= LONG_PASS
+            look = await self._look(config, record, ask=not late and not context.called_off())
+            failed = failed or look.error is not None
+            seen[record.key] = look
+        return _Looks([seen[record.key] for record in context.records])
 
-    async def _look(self, config: ArgoCDWaitConfig, record: Record) -> _Seen:
-        """How one target stands; Argo CD is asked to look at it where it has to be."""
+    def _was_refused(self, record: Record) -> bool:
+        watched = self._argocd.attempt(record.key, record.stamp).watched
+        return watched is not None and watched.refused != ""
+
+    async def _look(self, config: ArgoCDWaitConfig, record: Record, *, ask: bool) -> _Seen:
+        """How one target stands; with *ask* Argo CD is asked to look at it where it has to be."""
         wanted = wanted_of(config, record, self._argocd.default_namespace)
         if wanted is None:
             lost = Judgement(Standing.FAILED, NOT_CHOSEN_ANY_MORE(app=describe(record.key)))
@@ -291,11 +306,11 @@ class ArgoCDWait:
         app = await self._argocd.applications.read(record.key)
         error = None
         asking = Asking(Look.DONE) if record.looked else Asking(Look.WAIT)
-        if app is not None and app.metadata.uid == record.uid and not record.looked:
+        if ask and app is not None and app.metadata.uid == record.uid and not record.looked:
             asking, app, error = await self._have_looked_at(app, record)
         judgement = self._judge(app, record, wanted, asking)
         looked = record.looked or asking.look is Look.DONE
-        if judgement.refresh and app is not None:
+        if ask and judgement.refresh and app is not None:
             # It has looked once, and does not by itself where it should.
             again, app, error = await self._ask_again(app, record)
             judgement = dataclasses.replace(judgement, look_after=again.look_after)

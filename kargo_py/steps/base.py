@@ -24,6 +24,11 @@ from kargo_py.kube.resources import Key
 
 T = TypeVar("T")
 
+
+def _never() -> bool:
+    return False
+
+
 ROOM = 512 * 1024
 """Bytes that a Promotion should not exceed: etcd takes 1.5 MiB, and its Stage and its readers have to cope with it."""
 
@@ -36,7 +41,8 @@ class StepContext:
     ``timeout`` None: the step may take as long as it takes; it counts from ``started_at``. What is being stopped is
     waited for as long as ``patience``. ``taken_over``: the Promotion was Running without records when it was read, so
     something else, a real Kargo say, may have begun this step. ``awaited`` is what this step is recorded to wait for,
-    ``output`` what it has put out so far. ``room``: bytes that its records may take in the Promotion.
+    ``output`` what it has put out so far. ``room``: bytes that its records may take in the Promotion. ``called_off``
+    tells whether it was meanwhile asked to abort: then nothing more is to be begun, and ``stop`` is called next.
     """
 
     instance: str
@@ -56,6 +62,7 @@ class StepContext:
     awaited: Sequence[Awaited] = ()
     output: Any = None
     room: int = ROOM
+    called_off: Callable[[], bool] = _never
 
     @property
     def stage_key(self) -> str:

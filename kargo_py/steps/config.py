@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from kargo_py.api.types import PlainDuration, wire_name
+from kargo_py.api.types import KUBERNETES_NAME_PATTERN, PlainDuration, wire_name
 from kargo_py.argocd.selectors import Operator, Selector, read_selector
 from kargo_py.argocd.targets import Choice
 from kargo_py.messages import Shown, message
@@ -27,6 +28,28 @@ NOT_A_STRING = message(
     'Write `"123456"`.',
     shown=Shown.PROMOTION,
 )
+NOT_AN_OBJECT = message(
+    "must be an object, with fields",
+    do="Part of *invalid configuration*: this part of the step's config consists of `field: value` lines.",
+    shown=Shown.PROMOTION,
+)
+NOT_A_LIST = message(
+    "must be a list",
+    do="Part of *invalid configuration*: write each entry of this field in a line that begins with `- `.",
+    shown=Shown.PROMOTION,
+)
+NOT_A_BOOLEAN = message(
+    "must be true or false, without quotes",
+    do="Part of *invalid configuration*: write `true` or `false`; a text, like `yes` or one in quotes, is not taken "
+    "for the one or the other.",
+    shown=Shown.PROMOTION,
+)
+NOT_A_NAME = message(
+    "{name} cannot be the name of an object of Kubernetes",
+    do="Part of *invalid configuration*: a name is at most 253 lower case letters, digits, `-` and `.`, beginning and "
+    "ending with a letter or digit, and a namespace has no `.`.",
+    shown=Shown.PROMOTION,
+)
 ONE_OF_NAME_AND_SELECTOR = message(
     "exactly one of name and selector must be given",
     do="Part of *invalid configuration*: an entry names one Application by its `name`, or chooses some by their labels "
@@ -42,6 +65,22 @@ class Config(BaseModel):
 
 
 NonEmpty = Annotated[str, Field(min_length=1)]
+Flag = Annotated[bool, Field(strict=True)]
+"""A boolean; ``"no"`` is none, and what it might turn on or off is not to be guessed."""
+
+_LONGEST_NAME = 253
+_SHOWN = 80
+
+
+def _name(text: str) -> str:
+    # What is none would get into URLs.
+    if text and not (len(text) <= _LONGEST_NAME and re.fullmatch(KUBERNETES_NAME_PATTERN.strip("^$"), text)):
+        raise ValueError(NOT_A_NAME(name=repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")))
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name)]
+"""The name of an object, or ``""``."""
 
 
 class LabelExpression(Config):
@@ -71,11 +110,11 @@ def _selector(value: Any) -> Selector | None:
 class AppChoice(Config):
     """Which Applications an entry is about: one by name, or all with certain labels."""
 
-    name: str = ""
+    name: Name = ""
     """The Application, by name; exactly one of `name` and `selector`."""
     selector: Annotated[Selector | None, PlainValidator(_selector, json_schema_input_type=LabelSelector)] = None
     """The Applications, by label: all requirements must hold."""
-    namespace: str = ""
+    namespace: Name = ""
     """Namespace of the Applications; that of `--argocd-namespace` if not given."""
     wait_for_creation: PlainDuration | None = None
     """How long to wait until there is such an Application, like `5m`. An addition of kargo-py."""
@@ -120,4 +159,11 @@ def _what(fault: ErrorDetails) -> str:
         fault["input"], int | float
     ):  # in YAML without quotes; bool is int
         return NOT_A_STRING()
+    match fault["type"]:
+        case "model_type":
+            return NOT_AN_OBJECT()
+        case "is_instance_of" | "sequence_str":
+            return NOT_A_LIST()
+        case "bool_type":
+            return NOT_A_BOOLEAN()
     return fault["msg"].removeprefix("Value error, ")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+import msgspec
+
 from kargo_py.api.types import Duration, Time
 from kargo_py.argocd.application import describe
 from kargo_py.argocd.targets import Choice
+from kargo_py.deployers.argocd_admission import TargetError
 from kargo_py.deployers.base import Awaited
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
@@ -23,6 +26,12 @@ WAITS_FOR_CREATION = message(
     "waits for {what} to be created, until {time}",
     do="The step begins by itself when the Application is made, and fails at that time if it is not. See what the "
     "ApplicationSet that should make it says.",
+    shown=Shown.PROMOTION,
+)
+TOO_LONG_TO_WAIT_FOR = message(
+    "the selectors of entries with waitForCreation need {needed} bytes of the {room} there are",
+    do="What is waited for is kept in the Promotion, which has to stay far below the 1.5 MiB that an object can have. "
+    "Shorten the lists of `values` in `selector`, or give the Applications one label that tells them.",
     shown=Shown.PROMOTION,
 )
 SUCH_AN_APPLICATION = message(
@@ -45,9 +54,14 @@ def not_there(choice: Choice, patience: timedelta) -> str:
 
 
 def until_created(missing: Sequence[tuple[Choice, timedelta]], context: StepContext) -> Intend | Waiting:
-    """Wait for what these entries are about, each with its patience; durably first, so that the creation wakes us."""
+    """Wait for what these entries are about, each with its patience; durably first, so that the creation wakes us.
+
+    Raises TargetError if that takes more room than there is: selectors can be as long as the spec.
+    """
     awaited = [_awaited(context.alias, choice) for choice, _ in missing]
     if not all(each in context.awaited for each in awaited):
+        if (needed := len(msgspec.json.encode(awaited))) > context.room:
+            raise TargetError(TOO_LONG_TO_WAIT_FOR(needed=needed, room=max(context.room, 0)))
         return Intend((), awaited=awaited)
     said = [
         WAITS_FOR_CREATION(what=_described(choice), time=Time.of(context.started_at + patience))
@@ -66,4 +80,4 @@ def _described(choice: Choice) -> str:
     """What *choice* is about, as a thing that is not there yet."""
     if choice.selector is None:
         return describe(Key(choice.namespace, choice.name))
-    return SUCH_AN_APPLICATION(selector=choice.selector, namespace=choice.namespace)
+    return SUCH_AN_APPLICATION(selector=choice.selector.shown, namespace=choice.namespace)
