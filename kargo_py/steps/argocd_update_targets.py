@@ -102,7 +102,8 @@ async def choose(admission: Admission, wishes: Wishes, context: StepContext) -> 
     while True:
         # Matching may be much work, and others have theirs.
         await asyncio.sleep(0)
-        resolution = resolve(choices, found, partial(unauthorized, stage=context.stage_key))
+        there = [staying(apps, _time_left(wishes, index, context)) for index, apps in enumerate(found)]
+        resolution = resolve(choices, there, partial(unauthorized, stage=context.stage_key))
         over = [index for index in resolution.missing if _time_left(wishes, index, context) <= 0]
         refused = sorted([*over, *resolution.barred])
         if refused and looked.issuperset(refused[:_REASONS]):
@@ -116,6 +117,11 @@ async def choose(admission: Admission, wishes: Wishes, context: StepContext) -> 
             return Chosen(requests, resolution.left_out)
         found[doubtful] = await admission.look(choices[doubtful])
         looked.add(doubtful)
+
+
+def staying(apps: Sequence[Application], time_left: float) -> Sequence[Application]:
+    """Those of *apps* that count: not one that is being deleted, as long as another can be waited for."""
+    return [app for app in apps if app.metadata.deletion_timestamp is None] if time_left > 0 else apps
 
 
 def target_request(wishes: Wishes, target: tuple[Key, Sequence[int]]) -> UpdateRequest:

@@ -43,7 +43,7 @@ from kargo_py.kube.errors import Conflict, KubeError, NotFound
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import INVALID_CONFIGURATION, LONG_PASS
-from kargo_py.steps.argocd_update_targets import NOT_CREATED, WAITS_FOR_CREATION, check_awaited, described
+from kargo_py.steps.argocd_update_targets import NOT_CREATED, WAITS_FOR_CREATION, check_awaited, described, staying
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, first_few
 from kargo_py.steps.config import AppChoice, Config, read_as
 
@@ -231,13 +231,14 @@ class ArgoCDWait:
         may be ahead of this one's.
         """
         admission = self._argocd.admission
-        found = [admission.find(choice) for choice in choices]
+        left = [_time_left(context, config, index) for index in range(len(choices))]
+        found = [staying(admission.find(choice), left[index]) for index, choice in enumerate(choices)]
         absent = [index for index, apps in enumerate(found) if not apps]
-        if absent and all(_time_left(context, config, index) > 0 for index in absent):
+        if absent and all(left[index] > 0 for index in absent):
             return resolve(choices, found, _anybody)
         for index, choice in enumerate(choices):
             if choice.selector is not None or index in absent:
-                found[index] = await admission.look(choice)
+                found[index] = staying(await admission.look(choice), left[index])
         return resolve(choices, found, _anybody)
 
     # -- how they stand ---------------------------------------------------------------------------------------------
