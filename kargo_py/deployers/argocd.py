@@ -27,6 +27,7 @@ from kargo_py.argocd.application import (
     ApplicationCodec,
     describe,
     initiator,
+    mark_of,
 )
 from kargo_py.argocd.operation import (
     Decision,
@@ -52,6 +53,7 @@ from kargo_py.deployers.argocd_records import (
     operation_of,
     promotions_under_way,
     renewed,
+    unfinished,
     updated,
     wait_cause,
 )
@@ -172,11 +174,12 @@ class ArgoCD:
         """The intent to record before the attempt *stamp* is started; raises TargetError.
 
         Where the Promotion is *taken_over* the attempt may turn out to be under way: a real Kargo has started it. Then
-        that one is recorded as attempt 0, and no other is started.
+        that one is recorded as attempt 0, and no other is started. A sync that is complete, while the spec is not as
+        the step asks, was of an earlier step: Kargo writes both at once, and names the Promotion only.
         """
         app, edit = await self.admission.prepare(request)
         mark = f"{KARGO_MARK}{origin.promotion}"
-        if taken_over and operation_of(app, mark) is not None:
+        if taken_over and (mark_of(unfinished(app)) == mark or (operation_of(app, mark) and not edit.before)):
             return msgspec.structs.replace(self._adopted(app, edit, stamp.step, mark), entries=tuple(request.entries))
         self.attempt(app.key, str(stamp)).never_issued = True
         record = new_record(app, edit, stamp.step, stamp.attempt, str(stamp), origin.initiator.username)
@@ -209,7 +212,7 @@ class ArgoCD:
         app = await self.applications.read(record.key)
         if app is None:
             return None
-        moved = (app.metadata.annotations.stamp or "") != record.seen_stamp
+        moved = (app.metadata.annotations.stamp or "", app.metadata.uid) != (record.seen_stamp, record.uid)
         if not (
             self._decide(record, request).verb is Verb.START
             or (moved and self.attempt(record.key, record.stamp).never_issued)

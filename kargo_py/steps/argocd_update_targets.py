@@ -21,7 +21,7 @@ from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update_config import Wishes
 from kargo_py.steps.base import Intend, StepContext, Waiting, first_few
-from kargo_py.steps.creation import not_there, time_left, until_created
+from kargo_py.steps.creation import not_there, staying, time_left, until_created
 
 NONE_AUTHORIZED = message(
     'found {count} Application(s) matching selector "{selector}" in namespace "{namespace}", but none are authorized '
@@ -70,7 +70,8 @@ async def choose(admission: Admission, wishes: Wishes, context: StepContext) -> 
     looked: set[int] = set()
     while True:
         await asyncio.sleep(0)
-        resolution = resolve(choices, found, partial(unauthorized, stage=context.stage_key))
+        there = [staying(apps, time_left(wishes.patience(index), context)) for index, apps in enumerate(found)]
+        resolution = resolve(choices, there, partial(unauthorized, stage=context.stage_key))
         over = [index for index in resolution.missing if time_left(wishes.patience(index), context) <= 0]
         refused = sorted([*over, *resolution.barred])
         if refused and looked.issuperset(refused[:_REASONS]):

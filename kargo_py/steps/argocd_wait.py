@@ -45,7 +45,7 @@ from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import LONG_PASS
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION, AppChoice, Config, read_as
-from kargo_py.steps.creation import not_there, time_left, until_created
+from kargo_py.steps.creation import not_there, staying, time_left, until_created
 
 NAMED_TWICE = message(
     "names {what} twice",
@@ -240,18 +240,19 @@ class ArgoCDWait:
         may be ahead of this one's.
         """
         admission = self._argocd.admission
+        left = [time_left(app.patience, context) for app in config.apps]
         found: list[Sequence[Application]] = []
-        for choice in choices:
+        for index, choice in enumerate(choices):
             # Matching may be much work, and others have theirs.
             await asyncio.sleep(0)
-            found.append(admission.find(choice))
+            found.append(staying(admission.find(choice), left[index]))
         absent = [index for index, apps in enumerate(found) if not apps]
-        if absent and all(time_left(config.apps[index].patience, context) > 0 for index in absent):
+        if absent and all(left[index] > 0 for index in absent):
             return found
         for index, choice in enumerate(choices):
             if choice.selector is not None or index in absent:
                 await asyncio.sleep(0)
-                found[index] = await admission.look(choice)
+                found[index] = staying(await admission.look(choice), left[index])
         return found
 
     # -- how they stand ---------------------------------------------------------------------------------------------

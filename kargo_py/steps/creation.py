@@ -8,7 +8,7 @@ from datetime import timedelta
 import msgspec
 
 from kargo_py.api.types import Duration, Time
-from kargo_py.argocd.application import describe
+from kargo_py.argocd.application import Application, describe
 from kargo_py.argocd.targets import Choice
 from kargo_py.deployers.argocd_admission import TargetError
 from kargo_py.deployers.base import Awaited
@@ -44,6 +44,11 @@ SUCH_AN_APPLICATION = message(
 def time_left(patience: timedelta, context: StepContext) -> float:
     """Seconds for which an entry of that *patience* may still wait, counted from the start of the step."""
     return (patience - (context.now - context.started_at)).total_seconds() if patience else 0.0
+
+
+def staying(apps: Sequence[Application], seconds_left: float) -> Sequence[Application]:
+    """Those of *apps* that count: not one that is being deleted, as long as another can be waited for."""
+    return [app for app in apps if app.metadata.deletion_timestamp is None] if seconds_left > 0 else apps
 
 
 def not_there(choice: Choice, patience: timedelta) -> str:

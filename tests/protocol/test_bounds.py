@@ -12,7 +12,8 @@ from kargo_py.argocd.application import APPLICATIONS
 from kargo_py.engine.machine import MOST_SAID
 from kargo_py.kube.errors import OutcomeUnknown
 from kargo_py.kube.resources import Key
-from tests.protocol.universe import APP, REPO, WAIT, Line, Universe, universe
+from kargo_py.steps.argocd_wait import USES as WAIT
+from tests.protocol.universe import APP, REPO, Line, Universe, universe
 
 pytestmark = pytest.mark.looptime
 
