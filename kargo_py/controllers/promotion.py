@@ -571,7 +571,8 @@ class PromotionReconciler:
             "promotion ended",
             promotion=str(key),
             phase=str(promotion.status.phase),
-            **({"message": promotion.status.message} if promotion.status.message else {}),
+            # Not "message": where structlog hands its fields to logging, that is a field of every record already.
+            **({"why": promotion.status.message} if promotion.status.message else {}),
         )
         self.teller.ended(promotion)
 
