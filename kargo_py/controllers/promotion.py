@@ -112,8 +112,9 @@ NO_FREIGHT_NAMED = message(
     shown=Shown.PROMOTION,
 )
 FREIGHT_NOT_FOUND = message(
-    'Freight "{freight}" does not exist in namespace "{namespace}"',
-    do="Create the Freight, or name another one in a new Promotion.",
+    'Freight "{freight}" does not exist in namespace "{namespace}"; spec.freight takes a name, not an alias',
+    do="Create the Freight, or name another one in a new Promotion. `kubectl get freight` shows names and aliases; "
+    "`kargo-py get` shows the alias where there is one.",
     shown=Shown.PROMOTION,
 )
 FREIGHT_UNREADABLE = message(

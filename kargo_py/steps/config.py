@@ -19,6 +19,34 @@ NOT_A_STRING = message(
     'Write `"123456"`.',
     shown=Shown.PROMOTION,
 )
+IS_REQUIRED = message(
+    "must be given",
+    do="Part of *invalid configuration*: the step's reference says what this field is for.",
+    shown=Shown.PROMOTION,
+)
+NOT_AN_OBJECT = message(
+    "must be an object with fields",
+    do="Part of *invalid configuration*: in YAML, `name: guestbook` and not the bare word. The step's reference has "
+    "the fields. A step that has no `config` at all is told so, too.",
+    shown=Shown.PROMOTION,
+)
+NOT_A_LIST = message(
+    "must be a list",
+    do="Part of *invalid configuration*: in YAML each entry of a list begins with `-`.",
+    shown=Shown.PROMOTION,
+)
+EMPTY = message(
+    "must not be empty",
+    do="Part of *invalid configuration*: give the field a value or the list an entry, or take the field away if the "
+    "step's reference does not require it.",
+    shown=Shown.PROMOTION,
+)
+NO_SUCH_FIELD = message(
+    "there is no such field",
+    do="Part of *invalid configuration*: correct the name, upper and lower case too, or its place; the step's "
+    "reference has all fields. `config.app` where `config.apps` was meant is an example.",
+    shown=Shown.PROMOTION,
+)
 ONE_OF_NAME_AND_SELECTOR = message(
     "exactly one of name and selector must be given",
     do="Part of *invalid configuration*: an entry names one Application by its `name`, or chooses some by their labels "
@@ -102,8 +130,19 @@ def _where(location: Sequence[int | str]) -> str:
 
 
 def _what(fault: ErrorDetails) -> str:
-    if fault["type"] == "string_type" and isinstance(
-        fault["input"], int | float
-    ):  # in YAML without quotes; bool is int
-        return NOT_A_STRING()
-    return fault["msg"].removeprefix("Value error, ")
+    """What is wrong; in pydantic's words only where those are not Python's."""
+    match fault["type"]:
+        case "string_type" if isinstance(fault["input"], int | float):  # in YAML without quotes; bool is int
+            return NOT_A_STRING()
+        case "missing":
+            return IS_REQUIRED()
+        case "extra_forbidden":
+            return NO_SUCH_FIELD()
+        case "model_type":
+            return NOT_AN_OBJECT()
+        case "list_type" | "is_instance_of":  # an instance of collections.abc.Sequence, and of nothing else
+            return NOT_A_LIST()
+        case "too_short" | "string_too_short":
+            return EMPTY()
+        case _:
+            return fault["msg"].removeprefix("Value error, ")
