@@ -24,7 +24,11 @@ def fields(source: str) -> Iterator[str]:
                 for spread in (keyword.value for keyword in call.keywords if keyword.arg is None):
                     for inner in ast.walk(spread):
                         if isinstance(inner, ast.Dict):
-                            yield from (key.value for key in inner.keys if isinstance(key, ast.Constant))
+                            yield from (
+                                key.value
+                                for key in inner.keys
+                                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+                            )
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ from kargo_py.controllers.why import (
     quiet_for,
     text_at,
 )
+from kargo_py.deployers.argocd_records import KIND as ARGOCD
 from kargo_py.deployers.base import Record, RecordError, TargetState
 from kargo_py.engine.machine import CurrentStep, current_step, records_of
 from kargo_py.kube.clock import in_short
@@ -51,6 +52,7 @@ from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
+from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT, ArgoCDWait
 from kargo_py.steps.base import no_expressions
 
 ABORT_NOT_SEEN = message(
@@ -204,6 +206,11 @@ TARGET_APPLIED = message(
     do="How the sync of this Application ended, and the revision that Argo CD applied.",
     shown=Shown.ANSWER,
 )
+OF_ANOTHER_KIND = message(
+    '{kind} "{name}" in namespace "{namespace}"',
+    do="What a step of another kind than kargo-py's own has on record; that step's author knows what it is.",
+    shown=Shown.ANSWER,
+)
 CHANGED = message(
     "{app}: the start changed {pointer}, which was {value}",
     do="The spec stays so unless the message says that it was put back. Promote other Freight, or change it by hand.",
@@ -230,7 +237,10 @@ ASK_THE_STAGE = message(
     shown=Shown.ANSWER,
 )
 
-STEP_TIMES: Final[Mapping[str, timedelta | None]] = {ARGOCD_UPDATE: ArgoCDUpdate.default_timeout}
+STEP_TIMES: Final[Mapping[str, timedelta | None]] = {
+    ARGOCD_UPDATE: ArgoCDUpdate.default_timeout,
+    ARGOCD_WAIT: ArgoCDWait.default_timeout,
+}
 """The kinds of steps that the controllers of this version have, with how long a step takes at most by default."""
 
 _MOST_TARGETS = 20
@@ -257,7 +267,7 @@ def targets(promotion: JsonObject) -> Sequence[Key]:
         records = records_of(model.status) if isinstance(model, Promotion) else ()
     except RecordError:
         return []
-    return list(dict.fromkeys(record.key for record in records))[:_MOST_TARGETS]
+    return list(dict.fromkeys(record.key for record in records if record.kind == ARGOCD))[:_MOST_TARGETS]
 
 
 def explain_promotion(facts: PromotionFacts) -> Explanation:
@@ -488,8 +498,12 @@ class _Answer:
         self._tell_time(current, metadata, records, held=held)
 
     def _look(self, record: Record) -> Decision | None:
-        """How the attempt stands on its Application; None if that cannot be told or is on record already."""
-        if record.state.final:
+        """How the attempt stands on its Application; None if that cannot be told or is on record already.
+
+        It can be told of an operation only. What other kinds of steps have on record is not looked at: what it waits
+        for stands in the message of the step.
+        """
+        if record.state.final or record.kind != ARGOCD:
             return None
         seen = self.facts.applications.get(record.key)
         if isinstance(seen, Hidden):
@@ -518,14 +532,14 @@ class _Answer:
 
     def _tell_attempts(self, attempts: Sequence[Record]) -> None:
         *earlier, last = attempts
-        app = describe(last.key)
+        app = _target(last)
         if last.state.final:
             self._tell_end(last)
         elif earlier:
             self.say(ATTEMPT(app=app, number=last.attempt))
         for record in earlier:
             said = EARLIER_ATTEMPT(app=app, number=record.attempt, state=record.state.value, message=record.message)
-            self.tell(said, record.finished_at, ARGOCD_CLOCK)
+            self.tell(said, record.finished_at, _clock(record))
 
     def _tell_time(
         self, current: CurrentStep, metadata: StepExecutionMetadata, records: Sequence[Record], *, held: bool
@@ -580,19 +594,19 @@ class _Answer:
             self.tell(text, step.finished_at)
 
     def _tell_end(self, record: Record) -> None:
-        app, state = describe(record.key), record.state.value
+        app, state = _target(record), record.state.value
         said = record.message.removeprefix(f"{app}: ")
         if record.state is TargetState.SUCCEEDED and record.revisions:
             text = TARGET_APPLIED(app=app, state=state, revision=", ".join(record.revisions))
         else:
             text = TARGET_ENDED(app=app, state=state, message=said) if said else TARGET_IS(app=app, state=state)
-        self.tell(text, record.finished_at, ARGOCD_CLOCK)
+        self.tell(text, record.finished_at, _clock(record))
 
     def _tell_changes(self, attempts: Sequence[Record]) -> None:
         """What the starts have changed in the spec; of several attempts the last one's former value counts."""
         begun = [record for record in attempts if record.state not in _REACHED_NOTHING]
         told = {change.pointer: change for record in begun for change in record.before}
-        app = describe(attempts[-1].key)
+        app = _target(attempts[-1])
         for pointer, change in told.items():
             if change.value is None:
                 self.say(ADDED(app=app, pointer=pointer))
@@ -627,11 +641,22 @@ def _intent(record: Record) -> Intent:
     )
 
 
+def _target(record: Record) -> str:
+    """What the record is about, in words."""
+    if record.kind in {ARGOCD, ARGOCD_WAIT}:
+        return describe(record.key)
+    return OF_ANOTHER_KIND(kind=record.kind, name=record.name, namespace=record.namespace)
+
+
+def _clock(record: Record) -> str:
+    return ARGOCD_CLOCK if record.kind == ARGOCD else ""
+
+
 def _by_target(records: Sequence[Record]) -> list[list[Record]]:
-    """The attempts on each target, oldest first."""
-    grouped: dict[Key, list[Record]] = {}
+    """The attempts of each step on each target, oldest first."""
+    grouped: dict[tuple[str, str, Key], list[Record]] = {}
     for record in records:
-        grouped.setdefault(record.key, []).append(record)
+        grouped.setdefault((record.step, record.kind, record.key), []).append(record)
     return [sorted(attempts, key=lambda record: record.attempt) for attempts in grouped.values()]
 
 

@@ -314,7 +314,7 @@ PENDING = [
     pytest.param({"raw": promotion(steps=None), "on": stage()}, ["it has no steps"], [], id="no steps"),
     pytest.param(
         {"raw": promotion(steps=[{"uses": "git-clone"}]), "on": stage()},
-        ['the kind of step "git-clone" is none of those that kargo-py has by itself (argocd-update)'],
+        ['the kind of step "git-clone" is none of those that kargo-py has by itself (argocd-update, argocd-wait)'],
         [],
         id="unknown step",
     ),
@@ -534,6 +534,61 @@ RUNNING = [
     ),
 ]
 
+OTHER_KINDS = [
+    pytest.param(
+        {
+            "raw": promotion(
+                status=running(record(kind="argocd-wait"), message=f"{NAMED}: health is Progressing"),
+                steps=[{"uses": "argocd-wait", "as": "update", "config": {"apps": [{"name": "shop-dev"}]}}],
+            ),
+            "on": stage("dev.1"),
+            "app": HOOK,
+        },
+        [f"the controller says of it: {NAMED}: health is Progressing", "the step times out in 4m40s; it may take 5m"],
+        ["sync", "Argo CD's clock"],
+        id="argocd-wait",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(
+                status=running(record(kind="approval", namespace="shop", name="release"), message="waiting for a yes"),
+                steps=[{"uses": "approval", "as": "update"}],
+            ),
+            "on": stage("dev.1"),
+        },
+        ["the controller says of it: waiting for a yes"],
+        ["Application", "sync"],
+        id="a kind of one's own",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(
+                status=ended(
+                    "Aborted",
+                    record(kind="approval", namespace="shop", name="release", state=TargetState.STOPPED, message="no"),
+                )
+            )
+        },
+        ['approval "release" in namespace "shop": Stopped: no'],
+        ["Application"],
+        id="a kind of one's own, ended",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(
+                status=ended(
+                    "Failed",
+                    record(state=TargetState.SUCCEEDED, revisions=(SHA,)),
+                    record(kind="argocd-wait", step="settled", state=TargetState.FAILED, message="Degraded"),
+                )
+            )
+        },
+        [f"{NAMED}: Succeeded at {SHA}", f"{NAMED}: Failed: Degraded"],
+        ["attempt"],
+        id="two steps on one Application",
+    ),
+]
+
 ENDED = [
     pytest.param(
         {
@@ -600,7 +655,7 @@ ENDED = [
 ]
 
 
-@pytest.mark.parametrize(("facts", "told", "not_told"), [*PENDING, *RUNNING, *ENDED])
+@pytest.mark.parametrize(("facts", "told", "not_told"), [*PENDING, *RUNNING, *OTHER_KINDS, *ENDED])
 def test_causes(facts: dict[str, Any], told: list[str], not_told: list[str]) -> None:
     """Each cause is told, with since when and by whose clock; what is not the cause is not."""
     text = said(explained(**facts))
