@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -31,6 +32,7 @@ from kargo_py.controllers.events import (
     no_stage_event,
     step_warning_event,
 )
+from kargo_py.controllers.promotion_waiting import MANY, gather_time, is_urgent, status_of_wait
 from kargo_py.controllers.promotion_waking import (
     acknowledged,
     acknowledged_promotion,
@@ -44,7 +46,7 @@ from kargo_py.controllers.promotion_waking import (
 )
 from kargo_py.controllers.telling import Teller
 from kargo_py.controllers.world import World, attempts_of, awaited_in, awaits
-from kargo_py.deployers.base import Record, RecordError, TargetState, footprint
+from kargo_py.deployers.base import RecordError, footprint
 from kargo_py.engine.machine import (
     CurrentStep,
     abort,
@@ -60,7 +62,6 @@ from kargo_py.engine.machine import (
     records_of,
     with_intent,
     with_message,
-    with_records,
     with_refresh,
 )
 from kargo_py.kube.codec import JSON, encode
@@ -148,15 +149,6 @@ STAGE_UNREADABLE = message(
     shown=Shown.PROMOTION,
 )
 
-
-COALESCE = 1.0
-"""Seconds for which endings of some targets, or the reason of a wait, are gathered before they are written.
-
-Of many targets it is up to :data:`_COALESCE_MANY` times that long: each write has the records of all of them.
-"""
-
-_COALESCE_MANY = 5
-_MANY = 20
 
 LOOK_TIME = 0.001
 """Seconds for each target from one look at a Promotion of many to the next.
@@ -285,7 +277,7 @@ class PromotionReconciler:
     def _too_early(self, key: Key, raw: JsonObject) -> float:
         """Seconds for which a Promotion of many targets is left alone, since it was looked at just now."""
         targets = len(attempts_of(raw))
-        if targets < _MANY:
+        if targets < MANY:
             return 0.0
         now = asyncio.get_running_loop().time()
         early = self._next_look.get(key, now) - now
@@ -504,21 +496,30 @@ class PromotionReconciler:
             awaited=awaited_of(promotion.status, current.alias),
             output=output_of(promotion.status, current.alias),
             room=ROOM - (len(encode(raw)) - footprint(records)),
+            called_off=partial(self._called_off, promotion),
         )
+
+    def _called_off(self, promotion: Promotion) -> bool:
+        """Whether *promotion*, which is being worked on, is to be aborted by now, or is gone.
+
+        A pass over many targets may take minutes where Argo CD's API server is slow.
+        """
+        meta = promotion.metadata
+        raw = self._world.promotions.get(Key(meta.namespace, meta.name))
+        if raw is None or JSON.meta(raw).uid != meta.uid:
+            return True
+        try:
+            asked = read_abort((raw["metadata"].get("annotations") or {}).get(ANNOTATION_ABORT))
+        except AbortError:
+            asked = None
+        return asked is not None or raw["metadata"].get("deletionTimestamp") is not None
 
     async def _wait(
         self, raw: JsonObject, promotion: Promotion, current: CurrentStep, outcome: Waiting
     ) -> Result | None:
         """Write what the user should know of the wait, but neither at once nor again and again."""
         known = records_of(promotion.status, current.alias)
-        status = with_records(promotion.status, current.alias, outcome.records) if _tells(known, outcome) else None
-        message = outcome.message if outcome.notable else ""
-        shown = promotion.status.step_execution_metadata[-1].message
-        if message != shown and (message or shown):
-            status = with_message(status or promotion.status, message)
-        if promotion.wire().get("status") != raw.get("status") or with_refresh(promotion) is not promotion:
-            # The step before this one has ended, which is not written yet; or a refresh is to be acknowledged.
-            status = status or promotion.status
+        status = status_of_wait(raw, promotion, current.alias, known, outcome)
         key = Key(promotion.namespace, promotion.name)
         self._world.stats.waits(key, outcome.cause.value)
         self.teller.waiting(promotion, outcome.records, outcome.causes, outcome.message)
@@ -528,8 +529,8 @@ class PromotionReconciler:
             return _again(outcome, again)
         now = asyncio.get_running_loop().time()
         since = self._pending_since.setdefault(key, now)
-        gather = COALESCE * min(max(len(known) / _MANY, 1), _COALESCE_MANY)
-        if now - since < gather and not _urgent(known, outcome):
+        gather = gather_time(len(known))
+        if now - since < gather and not is_urgent(known, outcome):
             return _again(outcome, min(again, gather - (now - since)))
         self._pending_since.pop(key, None)
         await self._write(raw, promotion.replace(status=status))
@@ -605,26 +606,3 @@ def _again(outcome: Waiting, seconds: float) -> Result:
     if outcome.error is not None:
         raise outcome.error
     return Result(requeue_after=seconds)
-
-
-def _tells(known: Sequence[Record], outcome: Waiting) -> bool:
-    """True if the records say something worth a write: an end, or since when something counts."""
-    return any(
-        (new.state.final and not old.state.final)
-        or (new.free_since, new.stopping_since) != (old.free_since, old.stopping_since)
-        or (new.looked, new.seen_health) != (old.looked, old.seen_health)
-        for old, new in zip(known, outcome.records, strict=True)
-    )
-
-
-def _urgent(known: Sequence[Record], outcome: Waiting) -> bool:
-    """True for the first bad end, and when work was asked to end: what follows must not be taken for its own doing."""
-    spoilt = any(_is_bad_end(old) for old in known)
-    return any(
-        (_is_bad_end(new) and not old.state.final and not spoilt) or new.stopping_since != old.stopping_since
-        for old, new in zip(known, outcome.records, strict=True)
-    )
-
-
-def _is_bad_end(record: Record) -> bool:
-    return record.state.final and record.state is not TargetState.SUCCEEDED

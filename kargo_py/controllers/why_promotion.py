@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,7 +13,8 @@ from kargo_py.api.promotion import Promotion, PromotionPhase, StepExecutionMetad
 from kargo_py.api.stage import HealthState, Stage
 from kargo_py.api.types import JsonObject, Time
 from kargo_py.argocd.application import Application, describe
-from kargo_py.argocd.operation import Decision, Intent, Knowledge, Verb, Waiting, decide_operation
+from kargo_py.argocd.operation import Decision, Knowledge, Verb, Waiting, decide_operation
+from kargo_py.argocd.waiting import Asking, Look, Standing, Start, judge
 from kargo_py.controllers.availability import unavailable
 from kargo_py.controllers.events import STAGE_NOT_FOUND
 from kargo_py.controllers.promotion import (
@@ -44,7 +46,7 @@ from kargo_py.controllers.why import (
     quiet_for,
     text_at,
 )
-from kargo_py.deployers.argocd_records import KIND as ARGOCD
+from kargo_py.deployers.argocd_records import KIND as ARGOCD, intent_of
 from kargo_py.deployers.base import Record, RecordError, TargetState
 from kargo_py.engine.machine import CurrentStep, current_step, records_of
 from kargo_py.kube.clock import in_short
@@ -52,8 +54,9 @@ from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
-from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT, ArgoCDWait
+from kargo_py.steps.argocd_wait import NOT_CHOSEN_ANY_MORE, USES as ARGOCD_WAIT, ArgoCDWait, read_config, wanted_of
 from kargo_py.steps.base import no_expressions
+from kargo_py.steps.config import INVALID_CONFIGURATION
 
 ABORT_NOT_SEEN = message(
     "it is to be aborted, as {actor} asked; a controller that runs sees that at once",
@@ -153,6 +156,11 @@ NOTHING_RECORDED = message(
 )
 ENDED_UNSEEN = message(
     "{message}; a controller that runs takes this in within a second",
+    do="If the Promotion does not go on, see that a controller runs that acts on its Stage.",
+    shown=Shown.ANSWER,
+)
+READY_UNSEEN = message(
+    "{app} is as it is waited for; a controller that runs takes this in within a second",
     do="If the Promotion does not go on, see that a controller runs that acts on its Stage.",
     shown=Shown.ANSWER,
 )
@@ -481,6 +489,8 @@ class _Answer:
         except RecordError as error:
             self.say(str(error))
             records = ()
+        for record in [each for each in records if each.kind == ARGOCD_WAIT][:_MOST_TARGETS]:
+            self._tell_wait(current, record)
         looks = [(attempts, self._look(attempts[-1])) for attempts in _by_target(records)[:_MOST_TARGETS]]
         for attempts, decision in looks:
             if decision is not None:
@@ -500,8 +510,8 @@ class _Answer:
     def _look(self, record: Record) -> Decision | None:
         """How the attempt stands on its Application; None if that cannot be told or is on record already.
 
-        It can be told of an operation only. What other kinds of steps have on record is not looked at: what it waits
-        for stands in the message of the step.
+        It can be told of an operation only. What argocd-wait waits for is told by _tell_wait; what a step of somebody's
+        own waits for stands in its message.
         """
         if record.state.final or record.kind != ARGOCD:
             return None
@@ -510,7 +520,33 @@ class _Answer:
             self.hidden(describe(record.key), seen)
             return None
         stopping = latched_abort(self.promotion.status.state) is not None or record.stopping_since is not None
-        return decide_operation(seen, _intent(record), Knowledge(stopping=stopping))
+        return decide_operation(seen, intent_of(record), Knowledge(stopping=stopping))
+
+    def _tell_wait(self, current: CurrentStep, record: Record) -> None:
+        """What keeps an Application from being as the step waits for; as if it had not changed for long."""
+        seen = self.facts.applications.get(record.key)
+        if isinstance(seen, Hidden):
+            self.hidden(describe(record.key), seen)
+            return
+        try:
+            wanted = wanted_of(read_config(current.step.config), record, record.namespace)
+        except ValueError as error:
+            self.say(ENDED_UNSEEN(message=INVALID_CONFIGURATION(faults=error)))
+            return
+        if wanted is None:
+            self.say(ENDED_UNSEEN(message=NOT_CHOSEN_ANY_MORE(app=describe(record.key))))
+            return
+        start = Start(record.uid, record.seen_state or "", record.seen_health)
+        asking = Asking(Look.DONE if record.looked else Look.WAIT)
+        judged = [judge(seen, record.key, kinds, start, asking, math.inf) for kinds in wanted]
+        for text in dict.fromkeys(each.message for each in judged if each.standing is Standing.NOT_YET):
+            self.say(text)
+        for text in dict.fromkeys(
+            each.message for each in judged if each.standing in {Standing.FAILED, Standing.BROKEN}
+        ):
+            self.say(ENDED_UNSEEN(message=text))
+        if all(each.standing is Standing.READY for each in judged):
+            self.say(READY_UNSEEN(app=describe(record.key)))
 
     def _tell_decision(self, record: Record, decision: Decision) -> None:
         if decision.verb is Verb.START:
@@ -624,21 +660,6 @@ def _under_way(kept: Abort, *, forced: bool) -> str:
 
 def _step_runs(current: CurrentStep, count: int) -> str:
     return STEP_RUNS(number=current.index + 1, count=count, alias=current.alias, uses=current.step.uses or "none")
-
-
-def _intent(record: Record) -> Intent:
-    """What *record* says was intended, for who looks at its Application."""
-    return Intent(
-        record.key,
-        record.uid,
-        record.stamp,
-        record.desired,
-        record.seen_stamp,
-        record.history_id,
-        record.initiator,
-        record.seen_state,
-        adopted=record.attempt == 0,
-    )
 
 
 def _target(record: Record) -> str:

@@ -43,6 +43,7 @@ NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 NOWHERE = Surroundings({}, {})
 WAITS = {"stepExecutionMetadata": [{}, {"message": "waits\n for it"}]}
 SHA1 = "0123456789abcdef0123456789abcdef01234567"
+CONTENT = {"origin": {"kind": "Warehouse", "name": "wh"}, "images": [{"repoURL": "nginx", "tag": "1.29"}]}
 
 
 def at(**earlier: float) -> str:
@@ -286,7 +287,7 @@ async def session() -> AsyncIterator[Session]:
     client = client_of(api_server(utc_now))
     await create_namespaces(client, "shop", "other")
     freight = {"apiVersion": FREIGHTS.api_version, "kind": "Freight", "metadata": {"name": "f1"}, "alias": "brave-bear"}
-    await create(client, FREIGHTS, {**freight, "origin": {"kind": "Warehouse", "name": "wh"}})
+    await create(client, FREIGHTS, {**freight, **CONTENT})
     yield Session(client, "shop")
     await client.close()
 
@@ -478,8 +479,7 @@ class TestWatch:
         task = asyncio.create_task(watch(Request(PROMOTIONS, watch=True), session, printed.out, printed.tell))
         await printed.until("1 of 1")
         freight = {"apiVersion": FREIGHTS.api_version, "kind": "Freight", "metadata": {"name": "f1"}}
-        origin = {"kind": "Warehouse", "name": "wh"}
-        await create(session.client, FREIGHTS, {**freight, "alias": "tiny-tern", "origin": origin})
+        await create(session.client, FREIGHTS, {**freight, **CONTENT, "alias": "tiny-tern"})
         await printed.until("tiny-tern")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

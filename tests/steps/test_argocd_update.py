@@ -25,9 +25,9 @@ def app(**source: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (None, "config: must be an object with fields"),
-        ("guestbook", "config: must be an object with fields"),
-        ({"apps": ["guestbook"]}, "config.apps[0]: must be an object with fields"),
+        (None, "config: must be an object, with fields"),
+        ("guestbook", "config: must be an object, with fields"),
+        ({"apps": ["guestbook"]}, "config.apps[0]: must be an object, with fields"),
         ({"apps": {"name": "guestbook"}}, "config.apps: must be a list"),
         (app(repoURL=""), "config.apps[0].sources[0].repoURL: must not be empty"),
         ({}, "config.apps: must be given"),
@@ -71,7 +71,21 @@ def app(**source: Any) -> dict[str, Any]:
                 {"kustomize": {"images": [{"repoURL": "i", "tag": "t"}]}},
             )
         ),
-        (app(updateTargetRevision="maybe"), "config.apps[0].sources[0].updateTargetRevision: Input should be"),
+        *(
+            (app(desiredRevision="x", updateTargetRevision=no_flag), "updateTargetRevision: must be true or false")
+            for no_flag in ("maybe", "yes", "true", 1)
+        ),
+        *(
+            ({"apps": [{"name": "a", flag: "no"}]}, f"config.apps[0].{flag}: must be true or false, without quotes")
+            for flag in ("prune", "dryRun", "acceptNewer", "healthCheck", "operationStartedEvent")
+        ),
+        *(
+            ({"apps": [{"name": "a", **wrong}]}, "cannot be the name of an object of Kubernetes")
+            for wrong in ({"name": ".."}, {"name": "a/b"}, {"name": "a\n"}, {"name": "x" * 254}, {"namespace": "A"})
+        ),
+        ({"apps": {}}, "config.apps: must be a list"),
+        ({"apps": "a"}, "config.apps: must be a list"),
+        ({"apps": [[]]}, "config.apps[0]: must be an object, with fields"),
     ],
 )
 def test_invalid(config: object, words: str) -> None:
