@@ -113,8 +113,9 @@ NO_FREIGHT_NAMED = message(
     shown=Shown.PROMOTION,
 )
 FREIGHT_NOT_FOUND = message(
-    'Freight "{freight}" does not exist in namespace "{namespace}"',
-    do="Create the Freight, or name another one in a new Promotion.",
+    'Freight "{freight}" does not exist in namespace "{namespace}"; spec.freight takes a name, not an alias',
+    do="Create the Freight, or name another one in a new Promotion. `kubectl get freight` shows names and aliases; "
+    "`kargo-py get` shows the alias where there is one.",
     shown=Shown.PROMOTION,
 )
 FREIGHT_UNREADABLE = message(
@@ -572,7 +573,8 @@ class PromotionReconciler:
             "promotion ended",
             promotion=str(key),
             phase=str(promotion.status.phase),
-            **({"message": promotion.status.message} if promotion.status.message else {}),
+            # Not "message": where structlog hands its fields to logging, that is a field of every record already.
+            **({"why": promotion.status.message} if promotion.status.message else {}),
         )
         self.teller.ended(promotion)
 

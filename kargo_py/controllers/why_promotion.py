@@ -46,7 +46,7 @@ from kargo_py.controllers.why import (
     quiet_for,
     text_at,
 )
-from kargo_py.deployers.argocd_records import intent_of
+from kargo_py.deployers.argocd_records import KIND as ARGOCD, intent_of
 from kargo_py.deployers.base import Record, RecordError, TargetState
 from kargo_py.engine.machine import CurrentStep, current_step, records_of
 from kargo_py.kube.clock import in_short
@@ -214,6 +214,11 @@ TARGET_APPLIED = message(
     do="How the sync of this Application ended, and the revision that Argo CD applied.",
     shown=Shown.ANSWER,
 )
+OF_ANOTHER_KIND = message(
+    '{kind} "{name}" in namespace "{namespace}"',
+    do="What a step of another kind than kargo-py's own has on record; that step's author knows what it is.",
+    shown=Shown.ANSWER,
+)
 CHANGED = message(
     "{app}: the start changed {pointer}, which was {value}",
     do="The spec stays so unless the message says that it was put back. Promote other Freight, or change it by hand.",
@@ -270,7 +275,7 @@ def targets(promotion: JsonObject) -> Sequence[Key]:
         records = records_of(model.status) if isinstance(model, Promotion) else ()
     except RecordError:
         return []
-    return list(dict.fromkeys(record.key for record in records))[:_MOST_TARGETS]
+    return list(dict.fromkeys(record.key for record in records if record.kind == ARGOCD))[:_MOST_TARGETS]
 
 
 def explain_promotion(facts: PromotionFacts) -> Explanation:
@@ -503,8 +508,12 @@ class _Answer:
         self._tell_time(current, metadata, records, held=held)
 
     def _look(self, record: Record) -> Decision | None:
-        """How the attempt stands on its Application; None if that cannot be told or is on record already."""
-        if record.state.final or record.kind == ARGOCD_WAIT:
+        """How the attempt stands on its Application; None if that cannot be told or is on record already.
+
+        It can be told of an operation only. What argocd-wait waits for is told by _tell_wait; what a step of somebody's
+        own waits for stands in its message.
+        """
+        if record.state.final or record.kind != ARGOCD:
             return None
         seen = self.facts.applications.get(record.key)
         if isinstance(seen, Hidden):
@@ -559,14 +568,14 @@ class _Answer:
 
     def _tell_attempts(self, attempts: Sequence[Record]) -> None:
         *earlier, last = attempts
-        app = describe(last.key)
+        app = _target(last)
         if last.state.final:
             self._tell_end(last)
         elif earlier:
             self.say(ATTEMPT(app=app, number=last.attempt))
         for record in earlier:
             said = EARLIER_ATTEMPT(app=app, number=record.attempt, state=record.state.value, message=record.message)
-            self.tell(said, record.finished_at, ARGOCD_CLOCK)
+            self.tell(said, record.finished_at, _clock(record))
 
     def _tell_time(
         self, current: CurrentStep, metadata: StepExecutionMetadata, records: Sequence[Record], *, held: bool
@@ -621,19 +630,19 @@ class _Answer:
             self.tell(text, step.finished_at)
 
     def _tell_end(self, record: Record) -> None:
-        app, state = describe(record.key), record.state.value
+        app, state = _target(record), record.state.value
         said = record.message.removeprefix(f"{app}: ")
         if record.state is TargetState.SUCCEEDED and record.revisions:
             text = TARGET_APPLIED(app=app, state=state, revision=", ".join(record.revisions))
         else:
             text = TARGET_ENDED(app=app, state=state, message=said) if said else TARGET_IS(app=app, state=state)
-        self.tell(text, record.finished_at, ARGOCD_CLOCK)
+        self.tell(text, record.finished_at, _clock(record))
 
     def _tell_changes(self, attempts: Sequence[Record]) -> None:
         """What the starts have changed in the spec; of several attempts the last one's former value counts."""
         begun = [record for record in attempts if record.state not in _REACHED_NOTHING]
         told = {change.pointer: change for record in begun for change in record.before}
-        app = describe(attempts[-1].key)
+        app = _target(attempts[-1])
         for pointer, change in told.items():
             if change.value is None:
                 self.say(ADDED(app=app, pointer=pointer))
@@ -653,11 +662,22 @@ def _step_runs(current: CurrentStep, count: int) -> str:
     return STEP_RUNS(number=current.index + 1, count=count, alias=current.alias, uses=current.step.uses or "none")
 
 
+def _target(record: Record) -> str:
+    """What the record is about, in words."""
+    if record.kind in {ARGOCD, ARGOCD_WAIT}:
+        return describe(record.key)
+    return OF_ANOTHER_KIND(kind=record.kind, name=record.name, namespace=record.namespace)
+
+
+def _clock(record: Record) -> str:
+    return ARGOCD_CLOCK if record.kind == ARGOCD else ""
+
+
 def _by_target(records: Sequence[Record]) -> list[list[Record]]:
-    """The attempts on each target, oldest first."""
-    grouped: dict[Key, list[Record]] = {}
+    """The attempts of each step on each target, oldest first."""
+    grouped: dict[tuple[str, str, Key], list[Record]] = {}
     for record in records:
-        grouped.setdefault(record.key, []).append(record)
+        grouped.setdefault((record.step, record.kind, record.key), []).append(record)
     return [sorted(attempts, key=lambda record: record.attempt) for attempts in grouped.values()]
 
 

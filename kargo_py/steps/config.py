@@ -28,6 +28,11 @@ NOT_A_STRING = message(
     'Write `"123456"`.',
     shown=Shown.PROMOTION,
 )
+IS_REQUIRED = message(
+    "must be given",
+    do="Part of *invalid configuration*: the step's reference says what this field is for.",
+    shown=Shown.PROMOTION,
+)
 NOT_AN_OBJECT = message(
     "must be an object, with fields",
     do="Part of *invalid configuration*: this part of the step's config consists of `field: value` lines.",
@@ -48,6 +53,18 @@ NOT_A_NAME = message(
     "{name} cannot be the name of an object of Kubernetes",
     do="Part of *invalid configuration*: a name is at most 253 lower case letters, digits, `-` and `.`, beginning and "
     "ending with a letter or digit, and a namespace has no `.`.",
+    shown=Shown.PROMOTION,
+)
+EMPTY = message(
+    "must not be empty",
+    do="Part of *invalid configuration*: give the field a value or the list an entry, or take the field away if the "
+    "step's reference does not require it.",
+    shown=Shown.PROMOTION,
+)
+NO_SUCH_FIELD = message(
+    "there is no such field",
+    do="Part of *invalid configuration*: correct the name, upper and lower case too, or its place; the step's "
+    "reference has all fields. `config.app` where `config.apps` was meant is an example.",
     shown=Shown.PROMOTION,
 )
 ONE_OF_NAME_AND_SELECTOR = message(
@@ -155,15 +172,21 @@ def _where(location: Sequence[int | str]) -> str:
 
 
 def _what(fault: ErrorDetails) -> str:
-    if fault["type"] == "string_type" and isinstance(
-        fault["input"], int | float
-    ):  # in YAML without quotes; bool is int
-        return NOT_A_STRING()
+    """What is wrong; in pydantic's words only where those are not Python's."""
     match fault["type"]:
+        case "string_type" if isinstance(fault["input"], int | float):  # in YAML without quotes; bool is int
+            return NOT_A_STRING()
+        case "missing":
+            return IS_REQUIRED()
+        case "extra_forbidden":
+            return NO_SUCH_FIELD()
         case "model_type":
             return NOT_AN_OBJECT()
         case "is_instance_of" | "sequence_str":
             return NOT_A_LIST()
+        case "too_short" | "string_too_short":
+            return EMPTY()
         case "bool_type":
             return NOT_A_BOOLEAN()
-    return fault["msg"].removeprefix("Value error, ")
+        case _:
+            return fault["msg"].removeprefix("Value error, ")

@@ -545,6 +545,48 @@ RUNNING = [
     ),
 ]
 
+OTHER_KINDS = [
+    pytest.param(
+        {
+            "raw": promotion(
+                status=running(record(kind="approval", namespace="shop", name="release"), message="waiting for a yes"),
+                steps=[{"uses": "approval", "as": "update"}],
+            ),
+            "on": stage("dev.1"),
+        },
+        ["the controller says of it: waiting for a yes"],
+        ["Application", "sync"],
+        id="a kind of one's own",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(
+                status=ended(
+                    "Aborted",
+                    record(kind="approval", namespace="shop", name="release", state=TargetState.STOPPED, message="no"),
+                )
+            )
+        },
+        ['approval "release" in namespace "shop": Stopped: no'],
+        ["Application"],
+        id="a kind of one's own, ended",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(
+                status=ended(
+                    "Failed",
+                    record(state=TargetState.SUCCEEDED, revisions=(SHA,)),
+                    record(kind="argocd-wait", step="settled", state=TargetState.FAILED, message="Degraded"),
+                )
+            )
+        },
+        [f"{NAMED}: Succeeded at {SHA}", f"{NAMED}: Failed: Degraded"],
+        ["attempt"],
+        id="two steps on one Application",
+    ),
+]
+
 WAIT = [{"uses": "argocd-wait", "as": "update", "config": {"apps": [{"name": "shop-dev"}]}}]
 
 
@@ -676,7 +718,7 @@ ENDED = [
 ]
 
 
-@pytest.mark.parametrize(("facts", "told", "not_told"), [*PENDING, *RUNNING, *IN_WAIT, *ENDED])
+@pytest.mark.parametrize(("facts", "told", "not_told"), [*PENDING, *RUNNING, *IN_WAIT, *OTHER_KINDS, *ENDED])
 def test_causes(facts: dict[str, Any], told: list[str], not_told: list[str]) -> None:
     """Each cause is told, with since when and by whose clock; what is not the cause is not."""
     text = said(explained(**facts))
