@@ -11,8 +11,9 @@ from kargo_py.argocd.application import APPLICATIONS
 from kargo_py.controllers.world import PROMOTIONS, STAGES
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.resources import Key
+from kargo_py.steps.argocd_update import USES
 from kargo_py.steps.argocd_wait import USES as WAIT
-from tests.protocol.universe import APP, PROJECT, REPO, USES, Universe, universe
+from tests.protocol.universe import APP, PROJECT, REPO, Universe, universe
 
 pytestmark = pytest.mark.looptime
 
