@@ -1,7 +1,8 @@
 """What becomes of Promotions, told in Events: when, and how often. What an Event says is :mod:`.events`' business.
 
 Nothing here holds up a reconcile: Events are queued. One that a crash kept from being written is told by the next
-process, which looks, once, at what has ended shortly before it began.
+process, which looks, once, at what has ended shortly before it began. One of which this process cannot know whether it
+was recorded is told once it is seen.
 """
 
 from __future__ import annotations
