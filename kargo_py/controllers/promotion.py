@@ -66,6 +66,7 @@ from kargo_py.engine.machine import (
 )
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Controller, Result
+from kargo_py.kube.errors import OutcomeUnknown
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import ROOM, Finished, Intend, StepContext, StepOutcome, StepRunner, Waiting, no_expressions
@@ -559,7 +560,11 @@ class PromotionReconciler:
         before = world.promotion_models.read(raw) or promotion
         queued_since = world.stats.queued_since(Key(promotion.namespace, promotion.name))
         promotion = with_refresh(promotion)
-        await world.write_status(world.promotions, raw, promotion.status.wire())
+        try:
+            await world.write_status(world.promotions, raw, promotion.status.wire())
+        except OutcomeUnknown:
+            self.teller.may_have_ended(promotion)
+            raise
         world.stats.wrote(before, promotion, queued_since)
         self.teller.wrote(before, promotion)
         return promotion

@@ -43,7 +43,6 @@ NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 NOWHERE = Surroundings({}, {})
 WAITS = {"stepExecutionMetadata": [{}, {"message": "waits\n for it"}]}
 SHA1 = "0123456789abcdef0123456789abcdef01234567"
-CONTENT = {"origin": {"kind": "Warehouse", "name": "wh"}, "images": [{"repoURL": "nginx", "tag": "1.29"}]}
 
 
 def at(**earlier: float) -> str:
@@ -281,13 +280,21 @@ class TestWords:
         assert sorted(checked.phases) == ["Failed", "Running"]
 
 
+FREIGHT = {
+    "apiVersion": FREIGHTS.api_version,
+    "kind": "Freight",
+    "metadata": {"name": "f1"},
+    "origin": {"kind": "Warehouse", "name": "wh"},
+    "images": [{"repoURL": "r.example.com/shop", "tag": "v1"}],
+}
+
+
 @pytest.fixture
 async def session() -> AsyncIterator[Session]:
     """A user of a server of his own, with a Project that has some Freight."""
     client = client_of(api_server(utc_now))
     await create_namespaces(client, "shop", "other")
-    freight = {"apiVersion": FREIGHTS.api_version, "kind": "Freight", "metadata": {"name": "f1"}, "alias": "brave-bear"}
-    await create(client, FREIGHTS, {**freight, **CONTENT})
+    await create(client, FREIGHTS, {**FREIGHT, "alias": "brave-bear"})
     yield Session(client, "shop")
     await client.close()
 
@@ -478,8 +485,7 @@ class TestWatch:
         await create(session.client, PROMOTIONS, promotion("dev.1"))
         task = asyncio.create_task(watch(Request(PROMOTIONS, watch=True), session, printed.out, printed.tell))
         await printed.until("1 of 1")
-        freight = {"apiVersion": FREIGHTS.api_version, "kind": "Freight", "metadata": {"name": "f1"}}
-        await create(session.client, FREIGHTS, {**freight, **CONTENT, "alias": "tiny-tern"})
+        await create(session.client, FREIGHTS, {**FREIGHT, "alias": "tiny-tern"})
         await printed.until("tiny-tern")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

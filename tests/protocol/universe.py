@@ -61,6 +61,7 @@ class Line:
         self.writes: list[tuple[str, Key, Any]] = []
         self.last_write: tuple[int, str] | None = None
         self.refuse: set[Key] = set()
+        self.away = False
         self.lose_answer = False
         self.died = asyncio.Event()
 
@@ -68,6 +69,8 @@ class Line:
         await asyncio.sleep(self._delay)
         if self.dead:
             raise asyncio.CancelledError
+        if self.away:
+            raise OutcomeUnknown("connection reset")
 
     async def get(self, resource: Resource, key: Key, *, codec: Codec[T]) -> T:
         await self._alive()
