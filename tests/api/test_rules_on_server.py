@@ -144,7 +144,9 @@ CASES = [
     *(
         Rule(
             f"{where}: an alias twice",
-            made({**STEP, "as": "a"}, STEP, {**STEP, "as": "A"}, STEP, *({**STEP, "as": a} for a in ("", "", " ", " "))),
+            made(
+                {**STEP, "as": "a"}, STEP, {**STEP, "as": "A"}, STEP, *({**STEP, "as": a} for a in ("", "", " ", " "))
+            ),
             made({**STEP, "as": "a"}, STEP, {**STEP, "as": again}),
             rules.STEP_ALIAS_TWICE(),
         )
