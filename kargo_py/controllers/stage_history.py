@@ -65,9 +65,11 @@ def _is_news(promotion: Promotion, last: PromotionReference | None, known: Promo
         return True
     if promotion.name == last.name or not last.finished_at:
         return False
-    if known is not None and promotion.queue_order <= known.queue_order:
-        return False
-    return (promotion.status.finished_at or "") >= last.finished_at
+    ended = promotion.status.finished_at or ""
+    if known is None:
+        # It was deleted, and with it its place in the queue: of the same second is what was taken in before it, too.
+        return ended > last.finished_at
+    return promotion.queue_order > known.queue_order and ended >= last.finished_at
 
 
 def _take_in(status: StageStatus, promotion: Promotion) -> StageStatus:

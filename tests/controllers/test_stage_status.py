@@ -316,6 +316,17 @@ def test_a_clock_that_was_set_back() -> None:
     assert not again.write
 
 
+def test_the_last_one_is_deleted() -> None:
+    """What ended in the same second before the last Promotion is not taken in again when that is deleted."""
+    first, second = promotion("a", "Succeeded", freight="f1"), promotion("b", "Succeeded", freight="f2")
+    subject = after(decide(after(decide(stage(), first)), first, second))
+    assert subject.status.freight_summary == "1/2 Fulfilled"
+    assert [entry.names for entry in subject.status.freight_history] == [["f2"], ["f1"]]
+
+    assert not decide(subject, first).write
+    assert decide(subject, first, promotion("c", "Succeeded", at=1)).status.last_promotion.name == "c"  # type: ignore[union-attr]
+
+
 def test_checks_that_are_not_known_verify_nothing() -> None:
     """A Stage taken over after a failed Promotion has no known checks: that is no reason to call it healthy."""
     taken_over = {
