@@ -107,7 +107,6 @@ class Line:
         await self._alive()
         if resource == APPLICATIONS and (error := self.fault(key, json.loads(body))) is not None:
             raise error
-        self.writes.append((resource.kind, key, json.loads(body)))
         number = await self._count(
             f"{resource.plural}/{options['subresource']}" if options.get("subresource") else resource.plural, key, body
         )
