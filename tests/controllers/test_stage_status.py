@@ -280,7 +280,7 @@ def test_everything_that_ended_is_taken_in_order() -> None:
 def test_what_is_history() -> None:
     """A Promotion that ended before the last one is history; the current one, and one of the same second, are not."""
     settled = stage({"lastPromotion": {"name": "b", "finishedAt": Time.of(NOON + timedelta(seconds=3))},
-                     "currentPromotion": {"name": "c"}}).status  # fmt: skip
+                     "currentPromotion": {"name": "c"}})  # fmt: skip
 
     def history(name: str, phase: str, at: int) -> bool:
         return is_history(promotion(name, phase, at=at).wire(), settled)
@@ -292,7 +292,16 @@ def test_what_is_history() -> None:
         history("e", "Succeeded", 5),
         history("f", "Pending", 0),
     ] == [True, False, False, False, False]
-    assert not is_history(promotion("a", "Succeeded").wire(), stage().status)
+    assert not is_history(promotion("a", "Succeeded").wire(), stage())
+
+
+def test_of_a_stage_that_was_deleted() -> None:
+    """What ended before the Stage was created brought nothing into it; the current one did, whatever a clock says."""
+    born = {"creationTimestamp": Time.of(NOON + timedelta(seconds=3))}
+    subject = stage({"currentPromotion": {"name": "c"}}, metadata=born)
+    ended = {name: promotion(name, "Succeeded", at=at).wire() for name, at in (("a", 1), ("b", 2), ("c", 0))}
+
+    assert {name: is_history(raw, subject) for name, raw in ended.items()} == {"a": True, "b": False, "c": False}
 
 
 def test_history_is_bounded() -> None:
@@ -531,7 +540,7 @@ def test_what_matters_of_many() -> None:
         "currentPromotion": {"name": "cur"},
     }
 
-    selection = select(raws, stage(known).status)
+    selection = select(raws, stage(known))
 
     assert [raw["metadata"]["name"] for raw in selection.matter] == ["last", "new", "cur", "run"]
     assert [raw["metadata"]["name"] for raw in selection.in_order()] == ["x", "z", "y"]
