@@ -32,6 +32,7 @@ from kargo_py.controllers.events import (
     no_stage_event,
     step_warning_event,
 )
+from kargo_py.controllers.promotion_size import embedded
 from kargo_py.controllers.promotion_waiting import MANY, gather_time, is_urgent, status_of_wait
 from kargo_py.controllers.promotion_waking import (
     acknowledged,
@@ -431,7 +432,8 @@ class PromotionReconciler:
             ended = fail(promotion, PromotionPhase.ERRORED, CANNOT_RUN(reason=reason), now)
             await self._end(raw, ended)
             return None
-        return begin(promotion, freight.reference(), _collection(stage, freight), now)
+        reference, collection = embedded(freight.reference(), _collection(stage, freight), ROOM - len(encode(raw)))
+        return begin(promotion, reference, collection, now)
 
     async def _freight(self, promotion: Promotion, stage: Stage) -> tuple[Freight | None, str | None]:
         """The Freight, or why it cannot be promoted; that is never said from the cache alone."""

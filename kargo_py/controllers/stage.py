@@ -207,7 +207,7 @@ class StageReconciler:
         """
         world = self._world
         found = []
-        selection = select(world.promotions.indexed("stage", key), stage.status)
+        selection = select(world.promotions.indexed("stage", key), stage)
         for raw in selection.matter:
             now = await world.promotions.read(JSON.meta(raw).key)
             if (promotion := world.promotion_models.read(now)) is not None:

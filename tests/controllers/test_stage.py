@@ -182,6 +182,27 @@ async def test_deletion_tidies_up() -> None:
     assert said(world) == {"verifiedIn": ["qa"], "approvedFor": ["qa"]}
 
 
+async def test_created_again() -> None:
+    """What was promoted to a Stage that was deleted is in no other one of its name, and says nothing of it."""
+    async with universe() as (world, _):
+        async with world.process():
+            await world.promote()
+            await until_ready(world)
+            await world.user.delete(STAGES, DEV)
+            await world.until(lambda: not is_there(world, STAGES, DEV))
+            await asyncio.sleep(5)
+            await create_stage(world, "dev")
+            await asyncio.sleep(30)
+            assert "freightHistory" not in stage(world)["status"]
+            assert condition(stage(world), "Ready") == ("False", "NoFreight")
+        async with world.process():
+            await asyncio.sleep(30)
+            assert said(world) == {}
+            await promote(world, "p2")
+            await until_ready(world)
+            assert said(world) == {"currentlyIn": ["dev"], "verifiedIn": ["dev"]}
+
+
 async def test_deletion_waits_for_what_runs() -> None:
     """The running Promotion comes to its end, the queued one is not begun, and then the Stage is gone."""
     async with universe() as (world, argo), world.process():
