@@ -252,7 +252,7 @@ def _check_form(update: SourceUpdate, source: JsonObject) -> None:
         check(isinstance(helm, dict), "helm", "an object")
         parameters = helm.get("parameters") or []
         check(isinstance(parameters, list), "helm.parameters", "a list")
-        check(all(isinstance(each, dict) for each in parameters), "each of helm.parameters", "an object")
+        check(all(isinstance(each, dict) for each in parameters), "helm.parameters[]", "an object")
 
 
 def _apply(update: SourceUpdate, source: JsonObject) -> None:
