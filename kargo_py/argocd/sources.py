@@ -251,8 +251,8 @@ def _check_form(update: SourceUpdate, source: JsonObject) -> None:
     if update.helm_parameters:
         check(isinstance(helm, dict), "helm", "an object")
         parameters = helm.get("parameters") or []
-        objects = isinstance(parameters, list) and all(isinstance(each, dict) for each in parameters)
-        check(objects, "helm.parameters", "a list of objects")
+        check(isinstance(parameters, list), "helm.parameters", "a list")
+        check(all(isinstance(each, dict) for each in parameters), "helm.parameters[]", "an object")
 
 
 def _apply(update: SourceUpdate, source: JsonObject) -> None:
