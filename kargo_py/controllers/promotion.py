@@ -609,7 +609,7 @@ def _collection(stage: Stage, freight: Freight) -> FreightCollection:
 
 
 def _again(outcome: Waiting, seconds: float) -> Result:
-    """Come back in *seconds*; after an error when the queue's back-off says. Raises that error."""
+    """Come back in *seconds*; after an error when the queue's back-off says, or when the time of the step is up."""
     if outcome.error is not None:
-        raise outcome.error
+        return Result(requeue_after=outcome.up_in, error=outcome.error)
     return Result(requeue_after=seconds)

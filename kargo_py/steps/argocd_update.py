@@ -313,6 +313,7 @@ class ArgoCDUpdate:
             min((seconds for seconds in again if seconds is not None), default=None),
             next((look.error for look in looks if look.error is not None), None),
             {wait.record.key: wait.cause for wait in waits},
+            least,
         )
 
     async def _looks(self, turn: _Turn) -> list[_Look]:

@@ -281,6 +281,7 @@ class ArgoCDWait:
             notable=not all(each.judgement.passing for each in looks.waits),
             look_after=min((seconds for seconds in again if seconds is not None), default=None),
             error=next((each.error for each in looks.waits if each.error is not None), None),
+            up_in=left,
         )
 
     async def _looks(self, context: StepContext, config: ArgoCDWaitConfig) -> _Looks:

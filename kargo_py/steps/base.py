@@ -110,8 +110,8 @@ class Waiting:
 
     ``records`` carry endings seen meanwhile. ``notable``: the user should read ``message`` while it lasts.
     ``look_after``: seconds after which to call again if no event does. ``error``: a request about one of the targets
-    failed; the call is repeated after a back-off, and what is known of the others is written first. ``causes``: why
-    each target is waited for.
+    failed; the call is repeated after a back-off, and what is known of the others is written first; but not later than
+    in ``up_in`` seconds, when the step has had its time. ``causes``: why each target is waited for.
     """
 
     message: str
@@ -120,6 +120,7 @@ class Waiting:
     look_after: float | None = None
     error: KubeError | None = None
     causes: Mapping[Key, WaitCause] = field(default_factory=dict)
+    up_in: float | None = None
 
     @property
     def cause(self) -> WaitCause:
