@@ -838,6 +838,21 @@ METADATA = [
         invalid("Gadget", "w", ("kind", "Invalid", 'Invalid value: "Gadget": must be Widget')),
     ),
     case(
+        "another kind and a broken rule",
+        patch(W, {"kind": "Gadget", "spec": {"low": 4, "high": 3}}, MERGE),
+        invalid(
+            "Gadget",
+            "w",
+            ("kind", "Invalid", 'Invalid value: "Gadget": must be Widget'),
+            ("spec.low", "Forbidden", "Forbidden: low is above high"),
+        ),
+    ),
+    case(
+        "another kind and a broken schema",
+        patch(W, {"kind": "Gadget", "spec": {"size": 11}}, MERGE),
+        invalid("Gadget", "w", ("kind", "Invalid", 'Invalid value: "Gadget": must be Widget')),
+    ),
+    case(
         "another kind, built-in",
         patch(M, {"kind": "Secret"}, MERGE),
         invalid("", "", ("patch", "Invalid", 'Invalid value: "{…}": illegal base64 data at input byte 0'), group=""),

@@ -167,7 +167,7 @@ async def test_watching_through_an_outage(cluster: Cluster) -> None:
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             head, first = [(await process.stdout.readline()).decode() for _ in range(2)]
             await asyncio.to_thread(cluster.server.kill)
             away = (await process.stderr.readline()).decode()

@@ -90,7 +90,7 @@ def asked(event: JsonObject) -> Right:
 async def requests(cluster: Cluster) -> list[JsonObject]:
     """What the service account has asked for, in this test and those before it."""
     events = await asyncio.to_thread(cluster.server.audited)
-    return [event for event in events if event["user"]["username"] == ACCOUNT]
+    return [event for event in events if event["user"].get("username") == ACCOUNT]
 
 
 async def test_with_these_rights(cluster: Cluster, tmp_path: Path, logged: list[Any]) -> None:

@@ -28,6 +28,7 @@ from kargo_py.kube.connection import connect
 from kargo_py.kube.errors import Conflict, Invalid, NotFound
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient
+from kargo_py.local.argocd.scripts import SIMULATED_SYNC
 from kargo_py.steps.argocd_update import USES
 from tests.envtest.processes import ChildProcess
 from tests.envtest.server import ApiServer, poll
@@ -349,6 +350,9 @@ async def test_two_hundred_aborts(crds: ApiServer, namespace: str, tmp_path: Pat
             for round_ in range(10):
                 names = {stage: f"{stage}-p{round_}" for stage in stages}
                 delay = round_ * 0.0008
+                if round_ == 9:
+                    # However late the abort comes, this sync has not ended.
+                    await proof.write(stages[0], {"metadata": {"annotations": {SIMULATED_SYNC: "hang"}}})
                 await asyncio.gather(*(abort_after_start(proof, stage, names[stage], delay) for stage in stages))
                 await proof.ended(*names.values(), seconds=120)
                 assert {proof.phase(name) for name in names.values()} == {"Aborted"}

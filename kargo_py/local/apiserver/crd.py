@@ -536,6 +536,8 @@ class CustomRules:
         self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
     ) -> Sequence[FieldError]:
         """What is wrong with *obj*."""
+        if any(error.path in {"kind", "apiVersion"} for error in found):
+            return self.schema.validate_mistaken(obj, old, found)
         if subresource == "status" and old is not None:
             errors = self.schema.validate_status(obj, old, found)
         else:

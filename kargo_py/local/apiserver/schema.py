@@ -57,6 +57,16 @@ class Schema:
             errors += self._invariants.resources(obj)
         return [*errors, *self._unique(obj, old), *self._evaluate(obj, old, [*found, *errors])]
 
+    def validate_mistaken(
+        self, obj: JsonObject, old: JsonObject | None, found: Sequence[FieldError]
+    ) -> list[FieldError]:
+        """What is wrong besides with an object that says it is of another kind, which *found* tells.
+
+        The real server looks at no field of it then, but at all that it does after that.
+        """
+        resources = self._invariants.resources(obj) if self._invariants is not None else []
+        return [*resources, *self._unique(obj, old), *self._evaluate(obj, old, [*found, *resources])]
+
     def validate_status(self, obj: JsonObject, old: JsonObject, found: Sequence[FieldError] = ()) -> list[FieldError]:
         """What is wrong with the status of *obj*, the rest being that of *old*."""
         errors: list[FieldError] = []

@@ -164,11 +164,10 @@ class Writer:
 
     def _validate_new(self, kind: Kind, obj: JsonObject) -> None:
         metadata = obj["metadata"]
-        _check_type(kind, obj)
-        errors = objectmeta.errors(metadata, None, kind)
+        errors = _type_errors(kind, obj) or objectmeta.errors(metadata, None, kind)
         errors += kind.rules.validate(obj, None, "", errors)
         if errors:
-            raise invalid(kind.error_group, kind.kind, metadata.get("name") or "", errors)
+            raise _invalid(kind, obj, metadata.get("name") or "", errors)
 
     # Update
 
@@ -222,11 +221,10 @@ class Writer:
 
     def _commit(self, target: Target, existing: Stored, obj: JsonObject, options: WriteOptions) -> Written:
         kind, old, metadata = target.kind, existing.obj, obj["metadata"]
-        _check_type(kind, obj)
-        errors = objectmeta.errors(metadata, old["metadata"], kind)
+        errors = _type_errors(kind, obj) or objectmeta.errors(metadata, old["metadata"], kind)
         errors += kind.rules.validate(obj, old, target.subresource, errors)
         if errors:
-            raise invalid(kind.error_group, kind.kind, target.name, errors)
+            raise _invalid(kind, obj, target.name, errors)
         if obj == old or managed.with_old_times(old, obj) is old:
             return Written(existing, old=old)
         if is_deletable(kind, obj):
@@ -500,14 +498,21 @@ def _number_or_none(version: str) -> int:
         return 0
 
 
-def _check_type(kind: Kind, obj: JsonObject) -> None:
-    """That a custom resource is of its kind, which is looked at late. Raises Failure."""
+def _type_errors(kind: Kind, obj: JsonObject) -> list[FieldError]:
+    """Why a custom resource is not of its kind, which is looked at late."""
     if not kind.custom:
-        return
+        return []
     for field, right in (("kind", kind.kind), ("apiVersion", kind.api_version)):
         if obj[field] != right:
-            error = FieldError(Cause.INVALID, field, obj[field], f"must be {right}")
-            raise invalid(kind.group, obj["kind"], obj["metadata"].get("name") or "", [error])
+            return [FieldError(Cause.INVALID, field, obj[field], f"must be {right}")]
+    return []
+
+
+def _invalid(kind: Kind, obj: JsonObject, name: str, errors: Sequence[FieldError]) -> Failure:
+    """Of an object that says it is of another kind the kind is the one that it says."""
+    if kind.custom and obj["kind"] != kind.kind:
+        return invalid(kind.group, obj["kind"], name, errors)
+    return invalid(kind.error_group, kind.kind, name, errors)
 
 
 def _terminating(moment: str) -> JsonObject:
