@@ -12,18 +12,23 @@ from typing import Final, TypeAlias
 
 from kargo_py.expressions import gotime
 from kargo_py.expressions.errors import Fault
+from kargo_py.expressions.lexer import SPACES
 from kargo_py.expressions.numbers import parse_float, parse_int
 from kargo_py.expressions.values import (
     AnyMap,
     Budget,
     Function,
+    Guess,
     Record,
     Value,
     article,
+    as_text,
     compare,
     equal,
+    guessed,
     index_of,
     is_number,
+    reconciled,
     to_int,
     type_name,
     wrap,
@@ -62,6 +67,8 @@ def _builtin(name: str, least: int, most: int | None = None) -> Callable[[Callab
 def call_builtin(name: str, arguments: list[Value], call: Call) -> Value:
     """The value of ``name(*arguments)``. Raises Fault."""
     rule = BUILTINS[name]
+    if any(type(argument) is Guess for argument in arguments):
+        arguments = [(as_text if name in _OF_TEXTS else guessed)(argument) for argument in arguments]
     if not rule.least <= len(arguments) <= rule.most:
         takes = str(rule.least) if rule.least == rule.most else f"{rule.least} to {rule.most}"
         raise Fault(f"invalid number of arguments for {name} (expected {takes}, got {len(arguments)})")
@@ -69,6 +76,16 @@ def call_builtin(name: str, arguments: list[Value], call: Call) -> Value:
         if type(argument) in {str, list, dict, bytes}:
             call.budget.spend(len(argument) // (64 if type(argument) is str else 1))
     return rule.run(call, *arguments)
+
+
+_OF_TEXTS: Final = frozenset(
+    {
+        *("string", "trim", "trimPrefix", "trimSuffix", "upper", "lower", "split", "splitAfter", "replace", "repeat"),
+        *("indexOf", "lastIndexOf", "hasPrefix", "hasSuffix", "fromJSON", "toBase64", "fromBase64", "duration", "date"),
+        "timezone",
+    }
+)
+"""Of a guess, these take the text; of the count that some of them take, the text is read as a number."""
 
 
 def _wrong(name: str, value: Value) -> Fault:
@@ -79,6 +96,11 @@ def _text(name: str, value: Value) -> str:
     if type(value) is not str:
         raise _wrong(name, value)
     return value
+
+
+def _count(value: Value) -> int:
+    number = parse_float(value) if type(value) is str else None
+    return to_int(value if number is None else number)
 
 
 def _list(name: str, value: Value) -> list[Value]:
@@ -178,7 +200,7 @@ _rounding("round", _half_away)
 
 def _numbers(name: str, values: tuple[Value, ...], call: Call) -> Iterator[Value]:
     """All numbers in *values*, those of lists within lists too."""
-    for value in values:
+    for value in map(guessed, values):
         call.budget.measure(value)
         if is_number(value):
             yield value
@@ -225,7 +247,7 @@ def _median(call: Call, *values: Value) -> Value:
 
 # Texts
 
-_SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACE: Final = "".join(sorted(SPACES))
 
 
 @_builtin("trim", 1, 2)
@@ -263,14 +285,14 @@ def _lower(call: Call, text: Value) -> Value:
 
 
 def _pieces(name: str, text: Value, separator: Value, most: Value) -> list[str]:
-    text, separator, count = _text(name, text), _text(name, separator), to_int(most)
+    whole, separator, count = _text(name, text), _text(name, separator), _count(most)
     if count == 0:
         return []
     if separator:
-        return text.split(separator, count - 1 if count > 0 else -1)
-    if count < 0 or count >= len(text):
-        return list(text)
-    return [*text[: count - 1], text[count - 1 :]]
+        return whole.split(separator, count - 1 if count > 0 else -1)
+    if count < 0 or count >= len(whole):
+        return list(whole)
+    return [*whole[: count - 1], whole[count - 1 :]]
 
 
 @_builtin("split", 2, 3)
@@ -289,7 +311,7 @@ def _split_after(call: Call, text: Value, separator: Value, most: Value = -1) ->
 
 @_builtin("replace", 3, 4)
 def _replace(call: Call, text: Value, old: Value, new: Value, most: Value = -1) -> Value:
-    text, old, new, count = _text("replace", text), _text("replace", old), _text("replace", new), to_int(most)
+    text, old, new, count = _text("replace", text), _text("replace", old), _text("replace", new), _count(most)
     found = text.count(old) if old else len(text) + 1
     times = found if count < 0 else min(found, count)
     call.budget.write(len(text) + times * (len(new) - len(old)))
@@ -298,7 +320,7 @@ def _replace(call: Call, text: Value, old: Value, new: Value, most: Value = -1) 
 
 @_builtin("repeat", 2)
 def _repeat(call: Call, text: Value, count: Value) -> Value:
-    text, times = _text("repeat", text), to_int(count)
+    text, times = _text("repeat", text), _count(count)
     if times < 0:
         raise Fault(f"invalid argument for repeat (expected positive integer, got {times})")
     call.budget.write(len(text) * times)
@@ -309,7 +331,7 @@ def _repeat(call: Call, text: Value, count: Value) -> Value:
 @_builtin("join", 1, 2)
 def _join(call: Call, parts: Value, glue: Value = "") -> Value:
     glue = _text("join", glue)
-    texts = [_text("join", part) for part in _list("join", parts)]
+    texts = [_text("join", as_text(part)) for part in _list("join", parts)]
     call.budget.write(sum(map(len, texts)) + len(glue) * max(len(texts) - 1, 0))
     return glue.join(texts)
 
@@ -530,6 +552,7 @@ def sort_by(found: list[Value], keys: list[Value], order: Value, budget: Budget)
 
     def compared(left: Value, right: Value) -> int:
         budget.spend(1)
+        left, right = reconciled(left, right)
         return -1 if compare("<", left, right) else int(compare(">", left, right))
 
     places = sorted(range(len(keys)), key=cmp_to_key(lambda a, b: compared(keys[a], keys[b])), reverse=order == "desc")
@@ -570,6 +593,10 @@ def _bitnot(_: Call, value: Value) -> Value:
 # Methods of times and durations
 
 _Method: TypeAlias = Callable[..., Value]
+
+
+def _spoken(value: Value) -> str:
+    return str(value)
 
 
 def _whole(value: Value, unit: int) -> int:
@@ -614,7 +641,7 @@ _TIME: Final[Mapping[str, _Method]] = {
     "UnixMilli": lambda t: t.nanoseconds // 1_000_000,
     "UnixMicro": lambda t: t.nanoseconds // 1_000,
     "UnixNano": lambda t: wrap(t.nanoseconds),
-    "String": lambda value: str(value),
+    "String": _spoken,
     "Format": lambda t, layout: gotime.format_time(t, _text("Format", layout)),
     "Add": lambda t, d: gotime.Time(t.nanoseconds + _other(d, gotime.Duration).nanoseconds, t.zone),
     "Sub": lambda t, u: gotime.Duration(
@@ -640,15 +667,15 @@ _DURATION: Final[Mapping[str, _Method]] = {
     "Microseconds": lambda d: _whole(d, 1_000),
     "Nanoseconds": lambda d: d.nanoseconds,
     "Abs": lambda d: gotime.Duration(min(abs(d.nanoseconds), (1 << 63) - 1)),
-    "String": lambda value: str(value),
+    "String": _spoken,
 }
 METHODS: Final[Mapping[type, Mapping[str, Function]]] = {
     kind: {name: Function.of(name, run) for name, run in methods.items()}
     for kind, methods in (
         (gotime.Time, _TIME),
         (gotime.Duration, _DURATION),
-        (gotime.Named, {"String": lambda named: str(named)}),
-        (gotime.Zone, {"String": lambda zone: str(zone)}),
+        (gotime.Named, {"String": _spoken}),
+        (gotime.Zone, {"String": _spoken}),
     )
 }
 """What may be called on values that are no maps; nothing else of them can be reached."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from kargo_py.expressions import gotime, values
 from kargo_py.expressions.builtins import METHODS, Call as BuiltinCall, call_builtin, sort_by
@@ -37,7 +37,19 @@ from kargo_py.expressions.tree import (
     Slice,
     Unary,
 )
-from kargo_py.expressions.values import AnyMap, Budget, Function, Record, Value, article, type_name
+from kargo_py.expressions.values import (
+    AnyMap,
+    Budget,
+    Function,
+    Guess,
+    Record,
+    Value,
+    article,
+    as_text,
+    guessed,
+    reconciled,
+    type_name,
+)
 
 Functions: TypeAlias = Mapping[str, Function]
 """What an expression may call, by name; a function raises Fault for arguments it does not take."""
@@ -124,7 +136,7 @@ def evaluate(
 
 
 def _compile(node: Node) -> _Code:
-    return cast("_Code", _COMPILERS[type(node)](node))
+    return _COMPILERS[type(node)](node)
 
 
 def _guarded(at: int, code: _Code) -> _Code:
@@ -187,7 +199,7 @@ def _map(node: Map) -> _Code:
         r.budget.grow(len(codes))
         made: dict[str, Value] = {}
         for key_code, value_code in codes:
-            key = key_code(r)
+            key = as_text(key_code(r))
             if type(key) is not str:
                 raise Fault(f"the key of a map must be a string, not {article(key)}")
             made.setdefault(key, value_code(r))  # of a key given twice, the first holds
@@ -205,8 +217,8 @@ def _unary(node: Unary) -> _Code:
         case "not":
             return _guarded(node.at, lambda r: not values.to_bool(code(r)))
         case "-":
-            return _guarded(node.at, lambda r: _negative(code(r)))
-    return _guarded(node.at, lambda r: _positive(code(r)))
+            return _guarded(node.at, lambda r: _negative(guessed(code(r))))
+    return _guarded(node.at, lambda r: _positive(guessed(code(r))))
 
 
 def _negative(value: Value) -> Value:
@@ -269,6 +281,13 @@ _OPERATIONS: Final[Mapping[str, Callable[[Value, Value, Budget], Value]]] = {
 }
 
 
+_OF_TEXTS: Final = frozenset({"contains", "startsWith", "endsWith", "matches"})
+
+
+def _both_texts(left: Value, right: Value) -> tuple[Value, Value]:
+    return as_text(left), as_text(right)
+
+
 def _binary(node: Binary) -> _Code:
     """The whole chain of operators to the left, so that a long sum is no deep one."""
     links: list[Binary] = []
@@ -299,9 +318,14 @@ def _link(node: Binary) -> Callable[[_Run, Value], Value]:
         case "??":
             return lambda r, left: right(r) if left is None else left
     apply = _OPERATIONS[node.operator]
+    reconcile = _both_texts if node.operator in _OF_TEXTS else reconciled
+    # Membership looks at a guess itself: beside a list it is no string
+    apart = node.operator not in {"in", "==", "!="}
 
     def run(r: _Run, left: Value) -> Value:
         other = right(r)
+        if apart and (type(left) is Guess or type(other) is Guess):
+            left, other = reconcile(left, other)
         try:
             return apply(left, other, r.budget)
         except Fault as fault:
@@ -312,6 +336,7 @@ def _link(node: Binary) -> Callable[[_Run, Value], Value]:
 
 def _logical(decided: bool, right: _Code, at: int) -> Callable[[_Run, Value], Value]:
     def run(r: _Run, left: Value) -> Value:
+        left = guessed(left)
         if type(left) is not bool:
             raise _Positioned(Fault(f"a bool is needed here, not {article(left)}"), at)
         return left if left is decided else right(r)
@@ -328,7 +353,7 @@ def _comparison(node: Comparison) -> _Code:
         for operator, code, at in rest:
             right = code(r)
             try:
-                if not values.compare(operator, left, right):
+                if not values.compare(operator, *reconciled(left, right)):
                     return False
             except Fault as fault:
                 raise _Positioned(fault, at) from None
@@ -354,6 +379,9 @@ def _conditional(node: Conditional) -> _Code:
 
 
 def _fetch(value: Value, key: Value) -> Value:
+    value = guessed(value)
+    if type(key) is Guess:
+        key = key.text if type(value) in {dict, Record} else key.value
     match value:
         case dict():
             if key is not None and type(key) is not str:
@@ -418,14 +446,10 @@ def _slice(node: Slice) -> _Code:
 
     def run(r: _Run) -> Value:
         value = code(r)
-        start, end = (None if bound is None else _bound(bound(r)) for bound in bounds)
+        start, end = (None if bound is None else values.to_int(guessed(bound(r))) for bound in bounds)
         return values.cut(value, start, end, r.budget)
 
     return _guarded(node.at, run)
-
-
-def _bound(value: Value) -> int:
-    return values.to_int(value)
 
 
 def _call(node: Call) -> _Code:
@@ -558,13 +582,14 @@ def _one(r: _Run, loop: _Loop, found: Value) -> bool:
 def _sum(r: _Run, loop: _Loop, found: Value) -> Value:
     total: Value = 0
     for _, _, said in loop(r, found):
-        total = values.add(total, said, r.budget)
+        total = values.add(total, guessed(said), r.budget)
     return total
 
 
 def _group(r: _Run, loop: _Loop, found: Value) -> Value:
     groups = AnyMap()
-    for _, item, key in loop(r, found):
+    for _, item, said in loop(r, found):
+        key = guessed(said)
         known = groups.get(key)
         if known is None:
             groups.put(key, [item])
@@ -595,7 +620,7 @@ def _sort_by(source: _Code, loop: _Loop, node: Builtin) -> _Code:
 
     def run(r: _Run) -> Value:
         found = source(r)
-        keys = [said for _, _, said in loop(r, found)]
+        keys = [guessed(said) for _, _, said in loop(r, found)]
         return _made(r, sort_by(list(values.items(found)), keys, order(r), r.budget))
 
     return run

@@ -16,7 +16,10 @@ SECOND: Final = 1_000_000_000
 _UNITS: Final = {
     "ns": 1,
     **dict.fromkeys(("us", "\u00b5s", "\u03bcs"), 1_000),
-    **{"ms": 1_000_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND},
+    "ms": 1_000_000,
+    "s": SECOND,
+    "m": 60 * SECOND,
+    "h": 3600 * SECOND,
 }
 _PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)")
 _DURATION: Final = re.compile(r"[+-]?(?:0|(?:[0-9]*\.?[0-9]*[^0-9.+-]+)+)")

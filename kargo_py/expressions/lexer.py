@@ -37,7 +37,7 @@ class Token(NamedTuple):
 _OPERATOR_WORDS: Final = frozenset(
     {"in", "or", "and", "matches", "contains", "startsWith", "endsWith", "let", "if", "else", "not"}
 )
-_SPACES: Final = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {
+SPACES: Final = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {
     chr(code) for code in range(0x2000, 0x200B)
 }
 _WORD: Final = re.compile(r"[A-Za-z0-9_$]*")
@@ -47,7 +47,13 @@ _NUMBER: Final = re.compile(
 _DECIMAL: Final = re.compile(r"[0-9_]*(?:\.(?!\.)[0-9_]*)?(?:[eE][+-]?[0-9_]*)?")
 _SYMBOL: Final = re.compile(r"\?[.?]?|\|\|?|::?|\.\.?|[&!=*<>][&=*]?|[,;%+\-^/]")
 _ESCAPES: Final = {
-    **{"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"},
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
     **{char: char for char in "\\'\"`?"},
 }
 _ESCAPE: Final = re.compile(
@@ -71,7 +77,7 @@ def tokens(source: str) -> Iterator[Token]:
     at, length = 0, len(source)
     while at < length:
         char = source[at]
-        if char in _SPACES:
+        if char in SPACES:
             at += 1
         elif char in "'\"`":
             text, end = _raw(source, at) if char == "`" else _quoted(source, at, of_bytes=False)

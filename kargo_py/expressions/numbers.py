@@ -6,10 +6,10 @@ import math
 import re
 from typing import Final
 
-_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_HEX: Final = re.compile(r"[+-]?0[xX]_?(?=[0-9a-fA-F.])[0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?[pP][+-]?[0-9]+")
+_DIGITS: Final = "[0-9]+(?:_[0-9]+)*"
+_FLOAT: Final = re.compile(rf"[+-]?(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
+_HEX: Final = re.compile(r"[+-]?0[xX]_?(?=[0-9a-fA-F.])[0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?[pP][+-]?[0-9]+(?:_[0-9]+)*")
 _SPECIAL: Final = re.compile(r"(?:[+-]?inf(?:inity)?|nan)", re.IGNORECASE)
-_PLAIN_POWERS: Final = 21
 _BOOLS: Final = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
@@ -86,7 +86,7 @@ def format_float(number: float) -> str:
     if math.isinf(number):
         return "+Inf" if number > 0 else "-Inf"
     sign, digits, power = _digits(number)
-    if power < -4 or power >= _PLAIN_POWERS:
+    if power < -4 or power >= 6:
         return _exponential(sign, digits, power, 2)
     return _fixed(sign, digits, power)
 

@@ -321,7 +321,7 @@ class _Parser:
             self._fail(f"{text[:40]} is not within 64 bits", token)
         if _FLOAT.fullmatch(text) and math.isfinite(value := float(text)):
             return value
-        self._fail(f"invalid number {text[:40]!r}", token)
+        return self._fail(f"invalid number {text[:40]!r}", token)
 
     def _items(self, closing: str) -> tuple[Node, ...]:
         """Expressions with commas between them, and the bracket that ends them."""

@@ -1,7 +1,7 @@
 """Regular expressions of RE2's syntax, matched in time linear in the text.
 
-Python's engine can be made to backtrack for ever, and a pattern may come from anybody. So a pattern becomes an automaton
-whose states are followed all at once; the sets of states met are remembered, and what they cost is bounded.
+Python's engine can be made to backtrack for ever, and a pattern may come from anybody. So a pattern becomes an
+automaton whose states are followed all at once. The sets of states met are remembered, and what they cost is bounded.
 """
 
 from __future__ import annotations

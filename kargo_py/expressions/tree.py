@@ -15,7 +15,7 @@ Node: TypeAlias = (
 class Literal:
     """A number, text, bool, nil or bytes."""
 
-    value: None | bool | int | float | str | bytes
+    value: bool | int | float | str | bytes | None
     at: int
 
 

@@ -82,6 +82,8 @@ def _parts(value: Value) -> Sequence[Value] | None:
         return [part for pair in value.entries.values() for part in pair]
     if type(value) is Record:
         return list(value.values.values())
+    if type(value) is Guess:
+        return (value.value,)
     return None
 
 
@@ -107,6 +109,9 @@ class Record:
             return self.values[name]
         if name in self.wire:
             return self.values[self.wire[name]]
+        go_name = name[:1].upper() + name[1:]
+        if go_name in self.values:
+            return self.values[go_name]
         if name in self.methods:
             return self.methods[name].bound(self)
         raise Fault(f"type {self.type_name} has no field {name[:100]}; it has {', '.join(self.values) or 'none'}")
@@ -118,6 +123,28 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Guess:
+    """A variable or an output whose text was taken for a number, a bool or JSON; the text is kept beside the guess.
+
+    Operators and functions that need a string use the text, all others the guess.
+    """
+
+    value: Value
+    """Never nil and never a string."""
+    text: str
+
+
+def guessed(value: Value) -> Value:
+    """*value*, and of a guess what was guessed."""
+    return value.value if type(value) is Guess else value
+
+
+def as_text(value: Value) -> Value:
+    """*value*, and of a guess the text."""
+    return value.text if type(value) is Guess else value
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """A function or a method; calling it is all that can be done with it."""
 
@@ -125,15 +152,17 @@ class Function:
     run: Callable[..., Value]
     least: int = 0
     most: int = 1_000
+    of_texts: bool = True
+    """Whether it needs strings, so that it gets the text of a guess."""
 
     @classmethod
-    def of(cls, name: str, run: Callable[..., Value]) -> Function:
+    def of(cls, name: str, run: Callable[..., Value], *, of_texts: bool = True) -> Function:
         """A function that takes as many arguments as *run* does."""
-        kinds = [parameter for parameter in signature(run).parameters.values()]
+        kinds = signature(run).parameters.values()
         positional = [p for p in kinds if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
         least = sum(p.default is p.empty for p in positional)
         any_number = any(p.kind is p.VAR_POSITIONAL for p in kinds)
-        return cls(name, run, least, 1_000 if any_number else len(positional))
+        return cls(name, run, least, 1_000 if any_number else len(positional), of_texts)
 
     def bound(self, value: Value) -> Function:
         """The method of *value*."""
@@ -145,7 +174,7 @@ class Function:
         if not self.least <= len(arguments) <= self.most:
             takes = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
             raise Fault(f"invalid number of arguments for {self.name} (expected {takes}, got {len(arguments)})")
-        return self.run(*arguments)
+        return self.run(*map(as_text if self.of_texts else guessed, arguments))
 
 
 class AnyMap:
@@ -198,6 +227,8 @@ def type_name(value: Value) -> str:
     """What ``type()`` gives."""
     if type(value) is Record:
         return value.type_name
+    if type(value) is Guess:
+        return type_name(value.value)
     if type(value) is Named:
         return f"time.{value.kind}"
     return _NAMES.get(type(value), "unknown")
@@ -234,6 +265,7 @@ def truncate(value: float) -> int:
 
 def to_bool(value: Value) -> bool:
     """*value*, which must be a bool. Raises Fault."""
+    value = guessed(value)
     if type(value) is bool:
         return value
     raise Fault(f"a bool is needed here, not {article(value)}")
@@ -246,6 +278,15 @@ def article(value: Value) -> str:
 
 def _mismatch(operator: str, left: Value, right: Value) -> Fault:
     return Fault(f"invalid operation: {operator} (mismatched types {type_name(left)} and {type_name(right)})")
+
+
+def reconciled(left: Value, right: Value) -> tuple[Value, Value]:
+    """Both sides of an operator: a guess beside a string is its text, else what was guessed."""
+    if type(left) is not Guess and type(right) is not Guess:
+        return left, right
+    if type(left) is str or type(right) is str:
+        return as_text(left), as_text(right)
+    return guessed(left), guessed(right)
 
 
 def add(left: Value, right: Value, budget: Budget) -> Value:
@@ -366,6 +407,7 @@ def compare(operator: str, left: Value, right: Value) -> bool:
 def equal(left: Value, right: Value, budget: Budget) -> bool:
     """``left == right``; lists are compared by items, and maps where even 1 and 1.0 differ."""
     budget.spend(1)
+    left, right = reconciled(left, right)
     kinds = type(left), type(right)
     if kinds[0] is not kinds[1]:
         if is_number(left) and is_number(right):
@@ -392,6 +434,7 @@ def equal(left: Value, right: Value, budget: Budget) -> bool:
 
 def identical(left: Value, right: Value) -> bool:
     """Whether values are the same in type and in all parts. Both must have been measured."""
+    left, right = reconciled(left, right)
     if type(left) is not type(right):
         return False
     match left:
@@ -405,7 +448,9 @@ def identical(left: Value, right: Value) -> bool:
         case tuple():
             return len(left) == len(right) and all(map(identical, left, right))
         case Record():
-            return left.type_name == right.type_name and identical(dict(left.values), dict(right.values))
+            return (left.type_name, left.text) == (right.type_name, right.text) and identical(
+                dict(left.values), dict(right.values)
+            )
         case Function():
             return False
     return bool(left == right)
@@ -413,6 +458,7 @@ def identical(left: Value, right: Value) -> bool:
 
 def contains(needle: Value, hay: Value, budget: Budget) -> bool:
     """``needle in hay``."""
+    hay = guessed(hay)
     match hay:
         case None:
             return False
@@ -421,12 +467,14 @@ def contains(needle: Value, hay: Value, budget: Budget) -> bool:
         case bytes():
             return type(needle) is int and needle in range(256) and needle in hay
         case dict():
+            needle = as_text(needle)
             if needle is not None and type(needle) is not str:
                 raise Fault(f"cannot use {type_name(needle)} as the key of a map whose keys are strings")
             return (needle or "") in hay
         case AnyMap():
-            return hay.get(needle) is not None
+            return hay.get(guessed(needle)) is not None
         case Record():
+            needle = as_text(needle)
             if type(needle) is not str:
                 raise Fault(f"cannot use {type_name(needle)} as field name of {hay.type_name}")
             return needle in hay.values or needle in hay.wire
@@ -435,6 +483,7 @@ def contains(needle: Value, hay: Value, budget: Budget) -> bool:
 
 def index_of(value: Sequence[Value], key: Value) -> int:
     """The place in *value* that *key* names, from the end where it is negative. Raises Fault."""
+    key = guessed(key)
     index = to_int(key)
     if index < 0:
         index += len(value)
@@ -445,6 +494,8 @@ def index_of(value: Sequence[Value], key: Value) -> int:
 
 def cut(value: Value, start: Value, end: Value, budget: Budget) -> Value:
     """``value[start:end]``; bounds out of range are moved in, None means all there is."""
+    if type(value) is Guess:
+        value = value.value if type(value.value) is list else value.text
     if type(value) not in {list, str, bytes}:
         raise Fault(f"cannot slice {type_name(value)}")
     length = len(value)
@@ -463,6 +514,7 @@ def cut(value: Value, start: Value, end: Value, budget: Budget) -> Value:
 
 def items(value: Value) -> list[Value]:
     """What a predicate is asked for each of. Raises Fault for what has no items."""
+    value = guessed(value)
     if type(value) is list:
         return value
     if type(value) is bytes:

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import yaml
 
-from kargo_py.expressions.errors import Fault
+from kargo_py.expressions.errors import Fault, LimitFault
 from kargo_py.expressions.gotime import Duration, Named, Time, Zone, format_time
 from kargo_py.expressions.numbers import format_float, format_json_float
-from kargo_py.expressions.values import AnyMap, Budget, Function, Record, Value, type_name
+from kargo_py.expressions.values import AnyMap, Budget, Function, Guess, Record, Value, type_name
 
 _ESCAPED: Final = re.compile('["\\\\\x00-\x1f<>&\u2028\u2029\ud800-\udfff]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
@@ -41,6 +41,8 @@ def to_text(value: Value) -> str:
             return f"map[{' '.join(f'{to_text(key)}:{to_text(item)}' for key, item in pairs)}]"
         case Record():
             return value.text if value.text is not None else f"&{{{' '.join(map(to_text, value.values.values()))}}}"
+        case Guess():
+            return value.text
         case Function():
             raise Fault("a function has no text")
     return str(value)
@@ -101,6 +103,8 @@ def _write(value: Value, indent: str | None, line: str, parts: list[str]) -> Non
             parts.append(quoted(value.text))
         case dict() | AnyMap() | Record():
             _brackets("{}", _pairs(value, ": " if indent is not None else ":"), indent, line, parts)
+        case Guess():
+            _write(value.value, indent, line, parts)
         case Zone():
             parts.append("{}")
         case _:
@@ -136,6 +140,8 @@ def _brackets(
 def plain(value: Value) -> Any:
     """*value* as JSON alone, without Go's types. Raises Fault for what JSON does not have."""
     match value:
+        case Guess():
+            return plain(value.value)
         case list():
             return [plain(item) for item in value]
         case dict():
@@ -181,12 +187,26 @@ def to_yaml(value: Value) -> str:
 def from_json(text: str, budget: Budget) -> Value:
     """The value that *text* says in JSON; numbers are floats, as Go reads them. Raises Fault."""
     if _nesting(text) > 500:
-        raise Fault("the JSON nests more than 500 deep")
+        raise LimitFault("the JSON nests more than 500 deep")
     try:
         value = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_refuse)
     except ValueError as error:
         raise Fault(f"invalid JSON: {error}") from error
     budget.measure(value)
+    return _paired(value) if _SURROGATE.search(text) else value
+
+
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def _paired(value: Value) -> Value:
+    """*value* with half pairs of UTF-16 replaced, as Go replaces them."""
+    if type(value) is str:
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if type(value) is list:
+        return [_paired(item) for item in value]
+    if type(value) is dict:
+        return {_paired(key): _paired(item) for key, item in value.items()}
     return value
 
 
@@ -211,3 +231,36 @@ def _nesting(text: str) -> int:
         elif char in "]}":
             depth -= 1
     return most
+
+
+_GO_ESCAPES: Final = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\a": "\\a",
+    "\v": "\\v",
+}
+
+
+def go_quoted(text: str) -> str:
+    """*text* as Go's ``%q`` writes it."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{"".join(map(_go_char, text))}"'
+
+
+def _go_char(char: str) -> str:
+    if char in _GO_ESCAPES:
+        return _GO_ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
