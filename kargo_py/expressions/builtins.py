@@ -555,7 +555,10 @@ def sort_by(found: list[Value], keys: list[Value], order: Value, budget: Budget)
         left, right = reconciled(left, right)
         return -1 if compare("<", left, right) else int(compare(">", left, right))
 
-    places = sorted(range(len(keys)), key=cmp_to_key(lambda a, b: compared(keys[a], keys[b])), reverse=order == "desc")
+    def by_key(one: int, other: int) -> int:
+        return compared(keys[one], keys[other])
+
+    places = sorted(range(len(keys)), key=cmp_to_key(by_key), reverse=order == "desc")
     return [found[place] for place in places]
 
 

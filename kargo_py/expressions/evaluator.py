@@ -107,14 +107,22 @@ class Expression:
         except Fault as fault:
             raise ExpressionError(str(fault), self.source, self.tree.at, fault.kind) from None
         except RecursionError:
-            raise ExpressionError("the expression nests too deeply", self.source, 0, Kind.LIMIT) from None
+            raise _too_deep(self.source) from None
         return value
+
+
+def _too_deep(source: str) -> ExpressionError:
+    """The parser's own limit comes first, unless the caller has left little of the stack."""
+    return ExpressionError("the expression nests too deeply", source, 0, Kind.LIMIT)
 
 
 @lru_cache(maxsize=512)
 def _prepared(source: str) -> Expression:
-    tree = parse(source)
-    return Expression(source, tree, _compile(tree))
+    try:
+        tree = parse(source)
+        return Expression(source, tree, _compile(tree))
+    except RecursionError:
+        raise _too_deep(source) from None
 
 
 def prepare(source: str) -> Expression:
@@ -531,7 +539,7 @@ class _Loop:
     def __init__(self, predicate: Node) -> None:
         body = predicate.body if isinstance(predicate, Predicate) else predicate
         self.body = _compile(body)
-        self.weight = _weight(body)
+        self.weight = _weight(body) + 2
 
     def __call__(self, r: _Run, found: Value, *, backward: bool = False) -> Iterator[tuple[int, Value, Value]]:
         """Index, item and what the predicate says of it."""
@@ -590,6 +598,7 @@ def _group(r: _Run, loop: _Loop, found: Value) -> Value:
     groups = AnyMap()
     for _, item, said in loop(r, found):
         key = guessed(said)
+        r.budget.spend(5)
         known = groups.get(key)
         if known is None:
             groups.put(key, [item])

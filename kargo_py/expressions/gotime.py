@@ -40,6 +40,7 @@ NAMED_LAYOUTS: Final = (
 )
 """What ``date`` tries when it is given no layout."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST: Final = 1000
 _ZERO_YEAR: Final = -62_167_219_200
 """The first second of year 0, which Go uses where a layout has no year; Python's calendar begins a year later."""
 _YEAR_4: Final = 126_230_400
@@ -248,6 +249,8 @@ def _layout(layout: str) -> list[tuple[bool, str]]:
 
 def format_time(moment: Time, layout: str) -> str:
     """*moment* in the form of *layout*, Go's example time. Raises Fault."""
+    if len(layout) > _LONGEST:
+        raise Fault(f"the layout has {len(layout)} characters, at most {_LONGEST}")
     civil = moment.civil()
     return "".join(_element(civil, text) if is_element else text for is_element, text in _layout(layout))
 
@@ -335,8 +338,8 @@ _RANGES: Final = {
 
 def parse_time(layout: str, text: str, zone: Zone | None = None) -> Time:
     """The time that *text* says in the form of *layout*; in *zone* where it has none itself. Raises Fault."""
-    if len(text) > 1000 or len(layout) > 1000:
-        raise Fault("time: the text or the layout is longer than 1000 characters")
+    if len(text) > _LONGEST or len(layout) > _LONGEST:
+        raise Fault(f"the time or its layout has more than {_LONGEST} characters")
     fields: dict[str, int] = {}
     shift: int | None = None
     abbreviation: str | None = None

@@ -144,6 +144,10 @@ class _Parser:
         if self.nodes > MAX_NODES:
             self._fail(f"the expression has more than {MAX_NODES} parts", token, Kind.LIMIT)
 
+    def _chained(self, links: int, token: Token) -> None:
+        if links > MAX_DEPTH:
+            self._fail(f"more than {MAX_DEPTH} calls, choices or slices in a row", token, Kind.LIMIT)
+
     # Expressions
 
     def _sequence(self) -> Node:
@@ -175,6 +179,7 @@ class _Parser:
 
     def _operators(self, left: Node, precedence: int) -> Node:
         previous = ""
+        pipes = 0
         while self.current.type is Type.OPERATOR:
             token, negated = self.current, False
             if token.value == "not":
@@ -191,6 +196,8 @@ class _Parser:
                 self._next()
             self._next()
             if token.value == "|":
+                pipes += 1
+                self._chained(pipes, token)
                 left = self._call(self._name(), left)
             elif previous == "??" and token.value != "??":
                 self._fail(f"operator {token.value} and ?? cannot be mixed; wrap either side in parentheses", token)
@@ -245,7 +252,10 @@ class _Parser:
         return Conditional(condition, yes, no, at)
 
     def _ternary(self, node: Node) -> Node:
+        choices = 0
         while self._is("?"):
+            choices += 1
+            self._chained(choices, self.current)
             at = self._next().at
             if self._take(":"):
                 node = Conditional(node, None, self._expression(0), at)
@@ -408,8 +418,12 @@ class _Parser:
     # Members
 
     def _postfix(self, node: Node) -> Node:
+        links = 0
         while self.current.type in {Type.OPERATOR, Type.BRACKET}:
             token = self.current
+            # A chain of members is one part, however long; calls and slices are apart
+            links += not isinstance(node, Member | Chain)
+            self._chained(links, token)
             if token.value == "?." and self.tokens[self.index + 1].value == "[":
                 self._next()
                 node = self._index(node, optional=True)

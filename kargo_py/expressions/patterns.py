@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -90,16 +90,25 @@ def _negated(ranges: Ranges) -> Ranges:
     return tuple(made)
 
 
-@lru_cache(maxsize=64)
-def _category(name: str) -> Ranges:
-    made: list[tuple[int, int]] = []
-    for code in range(_TOP + 1):
-        if unicodedata.category(chr(code)).startswith(name):
-            if made and made[-1][1] == code - 1:
-                made[-1] = made[-1][0], code
+_ASSIGNED: Final = ((0, 0x33480), (0xE0000, 0xE0200))
+"""All characters but those for private use, which are the last two planes and some that are within."""
+
+
+@lru_cache(maxsize=1)
+def _categories() -> Mapping[str, Ranges]:
+    made: dict[str, list[tuple[int, int]]] = {"Co": [(0xF0000, 0xFFFFD), (0x100000, 0x10FFFD)]}
+    for begin, end in _ASSIGNED:
+        for code in range(begin, end):
+            ranges = made.setdefault(unicodedata.category(chr(code)), [])
+            if ranges and ranges[-1][1] == code - 1:
+                ranges[-1] = ranges[-1][0], code
             else:
-                made.append((code, code))
-    return tuple(made)
+                ranges.append((code, code))
+    return {name: _merged(ranges) for name, ranges in made.items() if name != "Cn"}
+
+
+def _category(name: str) -> Ranges:
+    return _merged(pair for known, ranges in _categories().items() if known.startswith(name) for pair in ranges)
 
 
 def _folded(ranges: Ranges) -> Ranges:
@@ -427,7 +436,7 @@ class Pattern:
             state = self._states[number]
             if state.ranges is None and (not state.assertion or _holds(state.assertion, before, after)):
                 waiting.extend(state.out)
-        spend(len(seen))
+        spend(3 * len(seen))
         return frozenset(number for number in seen if self._states[number].ranges is not None)
 
     def search(self, text: str, spend: Callable[[int], None]) -> bool:

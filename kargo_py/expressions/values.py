@@ -18,8 +18,8 @@ from kargo_py.expressions.gotime import Duration, Named, Time, Zone
 Value: TypeAlias = Any
 """One of the types that the module names."""
 
-MAX_STEPS: Final = 1_000_000
-"""Parts evaluated, counting each again for each item that a predicate looks at; about half a second."""
+MAX_STEPS: Final = 300_000
+"""Parts evaluated, counting each again for each item that a predicate looks at; some tenths of a second."""
 MAX_MEMORY: Final = 1_000_000
 """Items of lists and maps made; the limit is that of the Go library."""
 MAX_TEXT: Final = 1_048_576

@@ -189,7 +189,7 @@ class TestLookups:
         """An expression cannot read for ever."""
         lookups = Lookups()
 
-        async def reader(lookup: Lookup) -> Mapping[str, Any] | None:
+        async def reader(_: Lookup) -> Mapping[str, Any] | None:
             return {}
 
         here = Scope({}, promotion_functions([], lookups), NOW)

@@ -126,7 +126,7 @@ def test_all_problems_at_once() -> None:
     with pytest.raises(ConfigurationError) as raised:
         render_all({"a": ["ok", "${{ n.x }}"], "b": {"c": "${{ 1 + }}"}, "d": "${{ vars.tag }}"}, SCOPE)
 
-    assert [("a", 1), ("b", "c")] == [path for path, _ in raised.value.problems]
+    assert [path for path, _ in raised.value.problems] == [("a", 1), ("b", "c")]
     assert "a[1]: cannot fetch x from <nil>" in str(raised.value)
 
 
@@ -134,7 +134,7 @@ def test_names_are_untouched() -> None:
     """Only values are evaluated; other values stay what they are."""
     config = {"${{ 1 }}": "${{ 1 }}", "n": 1, "t": True, "z": None, "l": ["${{ 'a' }}", 2]}
 
-    assert {"${{ 1 }}": 1.0, "n": 1, "t": True, "z": None, "l": ["a", 2]} == render_all(config, SCOPE)
+    assert render_all(config, SCOPE) == {"${{ 1 }}": 1.0, "n": 1, "t": True, "z": None, "l": ["a", 2]}
 
 
 SCHEMA = {
@@ -173,8 +173,8 @@ def test_string_places() -> None:
         "unknown": 1.3,
         "kind": "1.30",
     }
-    assert [{"name": "1.30", "n": 1.3}] == rendered["list"]
-    assert {"x": "1.30"} == rendered["map"]
+    assert rendered["list"] == [{"name": "1.30", "n": 1.3}]
+    assert rendered["map"] == {"x": "1.30"}
     assert rendered["sha"] == 1.234e59
 
 
@@ -215,7 +215,7 @@ def test_templates_in() -> None:
     """All strings with expressions, with their paths, in order."""
     config = {"a": "${{ 1 }}", "b": ["x", {"c": "${% 2 %}"}]}
 
-    assert [(("a",), "${{ 1 }}"), (("b", 1, "c"), "${% 2 %}")] == list(templates_in(config))
+    assert list(templates_in(config)) == [(("a",), "${{ 1 }}"), (("b", 1, "c"), "${% 2 %}")]
 
 
 @pytest.mark.parametrize(

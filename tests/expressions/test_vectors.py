@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -152,9 +153,8 @@ class Library:
         )
 
     def ask(self, expression: str) -> dict[str, Any]:
-        import json  # noqa: PLC0415 - only here
-
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write(json.dumps(expression) + "\n")
         self.process.stdin.flush()
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
@@ -172,7 +172,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
         pytest.skip(f"the Go library cannot be built here: {built.stderr[-300:]}")
     library = Library(program)
     yield library
-    assert library.process.stdin and library.process.stdout
+    assert library.process.stdin
+    assert library.process.stdout
     library.process.stdin.close()
     library.process.wait(10)
     library.process.stdout.close()
@@ -236,11 +237,10 @@ def test_generated(library: Library, expression: str) -> None:
     assert disagreement(vector) == ""
 
 
+WORDS = """1 2.5 'a' "b" a l m . ?. [ ] ( ) { } , : ? ?? + - * / % ** == < >= && || ! not in contains .. | ; let x = #
+map( filter( len( true nil if else #index $env ::"""
 TOKENS = st.lists(
-    st.sampled_from(
-        "1 2.5 'a' \"b\" a l m . ?. [ ] ( ) { } , : ? ?? + - * / % ** == < >= && || ! not in contains .. | ; let x = #".split()
-        + ["map(", "filter(", "len(", " ", "true", "nil", "if", "else", "#index", "$env", "::"]
-    ),
+    st.sampled_from(WORDS.split()),
     max_size=12,
 ).map(" ".join)
 
