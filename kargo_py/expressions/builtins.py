@@ -253,7 +253,8 @@ _SPACE: Final = "".join(sorted(SPACES))
 @_builtin("trim", 1, 2)
 def _trim(call: Call, text: Value, characters: Value = _SPACE) -> Value:
     stripped = _text("trim", characters)
-    return _written(call, _text("trim", text).strip(stripped) if stripped else text)
+    whole = _text("trim", text)
+    return _written(call, whole.strip(stripped) if stripped else whole)
 
 
 @_builtin("trimPrefix", 1, 2)

@@ -417,7 +417,7 @@ class Pattern:
         builder = _Builder(text)
         self._first, self._last = builder.build()
         self._states = builder.states
-        self._edges: dict[tuple[frozenset[int], str, str], frozenset[int] | None] = {}
+        self._edges: dict[tuple[frozenset[int], str, str], tuple[frozenset[int] | None]] = {}
         self._remembered = 0
 
     def _closure(
@@ -446,9 +446,10 @@ class Pattern:
         for index in range(len(text) + 1):
             after = text[index : index + 1]
             edge = current, before, after
-            if edge in self._edges:
+            found = self._edges.get(edge)
+            if found:
                 spend(1)
-                known = self._edges[edge]
+                known = found[0]
             else:
                 spend(len(current) + 10)
                 # The pattern may begin at each place
@@ -464,7 +465,7 @@ class Pattern:
         if self._remembered > _MAX_REMEMBERED:
             self._edges.clear()
             self._remembered = 0
-        self._edges[edge] = known
+        self._edges[edge] = (known,)
 
     def _step(self, current: frozenset[int], char: str) -> list[int]:
         if not char:

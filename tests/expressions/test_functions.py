@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,11 +11,14 @@ import pytest
 
 from kargo_py.api.freight import ArtifactReference, Chart, FreightOrigin, FreightReference, GitCommit, Image
 from kargo_py.api.promotion import StepExecutionMetadata
+from kargo_py.expressions.builtins import BUILTINS, METHODS
 from kargo_py.expressions.environment import Context, environment
 from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.functions import promotion_functions, status_functions
 from kargo_py.expressions.lookups import Lookup, Lookups, Missing, Secrets, Source, TooManyLookups, resolved
+from kargo_py.expressions.parser import PREDICATES
 from kargo_py.expressions.templates import Scope, render, render_all
+from kargo_py.expressions.values import Guess
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SHOP = FreightReference(
@@ -166,6 +170,59 @@ def test_failure() -> None:
     steps = [StepExecutionMetadata(alias="a", status="Errored")]
 
     assert render("${{ failure() && !success() }}", scope(steps=steps)).value is True
+
+
+ODD = (
+    *("nil", "true", "0", "-1", "1.5", "0/0", "1/0", '""', '"a"', '"1.2.3"', '"2026-01-31"', '"1h"', 'b"x"', "[]"),
+    *("[nil]", "[[1]]", "{}", "{a: 1}", "groupBy([1], #)", "now()", 'duration("1h")', 'timezone("UTC")'),
+    *("imageFrom('nginx')", "warehouse('shop')", "semverParse('1.2.3-a+b')", "upper", "now().Year"),
+    *("9223372036854775807", "vars.list", "vars.guess", "now().Month()", "'\\u{10FFFF}'"),
+)
+
+
+def odd_calls() -> Iterator[str]:
+    """Every function, builtin, method and operator with every odd value."""
+    chance = random.Random(7)
+    names = [*scope().functions, *BUILTINS]
+    methods = sorted({name for found in METHODS.values() for name in found} | {"IncMinor", "Compare", "SetMetadata"})
+    operators = ["+", "-", "*", "/", "%", "**", "==", "<", "in", "contains", "matches", "..", "??", "and"]
+    for one in ODD:
+        other, third = chance.choices(ODD, k=2)
+        for name in names:
+            yield f"{name}({one})"
+            yield f"{name}({one}, {other})"
+            yield f"{name}({other}, {one})"
+            yield f"{name}({one}, {other}, {third})"
+        for name in methods:
+            yield f"({one}).{name}()"
+            yield f"({one}).{name}({other})"
+        for name in PREDICATES:
+            yield f"{name}({one}, #)"
+            yield f"{name}([{one}, {other}], #)"
+        for operator in operators:
+            yield from (f"({one}) {operator} ({two})" for two in ODD)
+        yield from (f"({one})[{two}]" for two in ODD)
+        yield from (f"{{({two}): {one}}}" for two in ODD)
+        yield from (f"({one})[{two}:]" for two in ODD)
+        yield from (f"{before}({one})" for before in ("-", "+", "not ", "!"))
+        yield f"({one}) ? 1 : 2"
+
+
+def test_odd_values() -> None:
+    """Nothing but a value or an error comes out of any function, whatever it is given."""
+    plain = scope()
+    guesses = {"guess": Guess(1.3, "1.30"), "list": Guess([1.0], "[1]")}
+    here = Scope({**plain.environment, "vars": guesses}, plain.functions, NOW)
+    told = 0
+    for expression in odd_calls():
+        try:
+            render(f"x${{{{ {expression} }}}}", here)
+        except ExpressionError:
+            told += 1
+        except Missing:
+            continue
+
+    assert told > 1000
 
 
 class TestLookups:
