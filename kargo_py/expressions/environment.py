@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from kargo_py.api.freight import FreightReference
 from kargo_py.api.promotion import ExpressionVariable, StepExecutionMetadata
@@ -12,9 +11,6 @@ from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.functions import SEPARATOR, step_record
 from kargo_py.expressions.templates import Scope, render
 from kargo_py.expressions.values import Value
-
-RESERVED: Final = frozenset({"ctx", "vars", "outputs", "task", "stepMetas", "target"})
-"""The names that an environment has."""
 
 
 @dataclass(frozen=True, slots=True)

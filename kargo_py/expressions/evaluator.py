@@ -116,7 +116,11 @@ def _too_deep(source: str) -> ExpressionError:
     return ExpressionError("the expression nests too deeply", source, 0, Kind.LIMIT)
 
 
-@lru_cache(maxsize=512)
+REMEMBERED_LENGTH: Final = 500
+"""Longer sources are prepared anew each time, so that what is remembered takes some 60 MB at worst."""
+
+
+@lru_cache(maxsize=256)
 def _prepared(source: str) -> Expression:
     try:
         tree = parse(source)
@@ -127,7 +131,7 @@ def _prepared(source: str) -> Expression:
 
 def prepare(source: str) -> Expression:
     """The expression that *source* is. Raises ExpressionError where it is none."""
-    if len(source) > 2000:  # not worth remembering
+    if len(source) > REMEMBERED_LENGTH:
         return _prepared.__wrapped__(source)
     return _prepared(source)
 

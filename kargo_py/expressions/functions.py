@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kargo_py.api.freight import ArtifactReference, Chart, FreightOrigin, FreightReference, GitCommit, Image
+from kargo_py.api.freight import ArtifactReference, Chart, FreightReference, GitCommit, Image
 from kargo_py.api.names import normalize_chart, normalize_git, normalize_image
 from kargo_py.api.promotion import StepExecutionMetadata, StepStatus
 from kargo_py.expressions.errors import Fault
@@ -155,18 +155,6 @@ def artifact_record(artifact: ArtifactReference) -> Record:
     return Record(f"{_TYPES}.ArtifactReference", values, {name: name for name in values}, _FIELDS)
 
 
-def origin_record(origin: FreightOrigin) -> Record:
-    """*origin* as an expression has it."""
-    text = str(origin)
-    return Record(
-        _ORIGIN,
-        {"Kind": origin.kind, "Name": origin.name},
-        {"kind": "Kind", "name": "Name"},
-        frozenset({"kind", "name"}),
-        {"String": Function("String", lambda _: text, 1, 1)},
-    )
-
-
 def step_record(meta: StepExecutionMetadata) -> Record:
     """How a step went, as ``stepMetas`` has it."""
     values: dict[str, Value] = {
@@ -189,7 +177,7 @@ def _warehouse(name: Value) -> Record:
         {"Kind": "Warehouse", "Name": name},
         {"kind": "Kind", "name": "Name"},
         frozenset({"kind", "name"}),
-        {"String": Function("String", lambda record: f"Warehouse/{record.values['Name']}", 1, 1)},
+        {"String": Function("String", lambda _: f"Warehouse/{name}", 1, 1)},
     )
 
 

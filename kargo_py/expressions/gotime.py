@@ -11,7 +11,6 @@ from typing import Final
 
 from kargo_py.expressions.errors import Fault
 
-NANOSECOND: Final = 1
 SECOND: Final = 1_000_000_000
 _UNITS: Final = {
     "ns": 1,

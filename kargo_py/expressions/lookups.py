@@ -71,9 +71,6 @@ class Secrets:
             # A trailing newline is easily lost on the way
             self._texts.add(text.strip() or text)
 
-    def __bool__(self) -> bool:
-        return bool(self._texts)
-
     def mask(self, value: Any) -> Any:
         """*value* with secrets replaced in all its texts, names included."""
         if isinstance(value, str):

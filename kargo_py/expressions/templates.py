@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from kargo_py.expressions.errors import ExpressionError, Fault, Kind, LimitFault
-from kargo_py.expressions.evaluator import Expression, Functions, prepare
+from kargo_py.expressions.evaluator import REMEMBERED_LENGTH, Expression, Functions, prepare
 from kargo_py.expressions.numbers import format_float, parse_bool, parse_float
 from kargo_py.expressions.values import MAX_TEXT, Budget, Guess, Value, as_text
 from kargo_py.expressions.writing import from_json, to_json
@@ -53,7 +53,7 @@ class Template:
 
 def parse_template(source: str) -> Template:
     """Cut *source* up. Raises TemplateError for an expression that is not closed or is none."""
-    return _remembered(source) if len(source) <= 2000 else _parse(source)
+    return _remembered(source) if len(source) <= REMEMBERED_LENGTH else _parse(source)
 
 
 def _parse(source: str) -> Template:
@@ -87,7 +87,7 @@ def _parse(source: str) -> Template:
     return Template(source, tuple(parts))
 
 
-_remembered: Final = lru_cache(maxsize=512)(_parse)
+_remembered: Final = lru_cache(maxsize=256)(_parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ def string_places(schema: Mapping[str, Any]) -> Places:
     def is_string(path: Path) -> bool:
         here = [schema]
         for part in path:
-            here = [below for one in here for below in _below(_alternatives(one, schema), part, schema)]
+            here = [below for one in here for below in _below(_alternatives(one, schema), part)]
         types = {kind for one in here for kind in _types(_alternatives(one, schema))} - {"null"}
         return types == {"string"}
 
@@ -309,8 +309,7 @@ def _alternatives(one: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mappi
     return found
 
 
-def _below(schemas: list[Mapping[str, Any]], part: str | int, root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    del root
+def _below(schemas: list[Mapping[str, Any]], part: str | int) -> Iterator[Mapping[str, Any]]:
     for one in schemas:
         if isinstance(part, int):
             below = one.get("items")
