@@ -8,11 +8,17 @@ are first asked for, so that ``import kargo_py`` costs nothing. Everything else 
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than all else here
 
 if TYPE_CHECKING:
-    from kargo_py.controllers.embedding import Controllers, PromotionController, Shared, StageController
+    from kargo_py.controllers.embedding import (
+        Controllers,
+        PromotionController,
+        Shared,
+        StageController,
+        connect,
+        connect_like,
+    )
     from kargo_py.controllers.running import StartError
     from kargo_py.controllers.world import Responsibility
     from kargo_py.deployers.argocd import ArgoCD
-    from kargo_py.kube.connection import connect, connect_like
 
 __version__ = "0.1.0"
 
@@ -37,8 +43,8 @@ _HOMES = {
     "Shared": "controllers.embedding",
     "StageController": "controllers.embedding",
     "StartError": "controllers.running",
-    "connect": "kube.connection",
-    "connect_like": "kube.connection",
+    "connect": "controllers.embedding",
+    "connect_like": "controllers.embedding",
 }
 
 

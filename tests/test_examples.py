@@ -12,7 +12,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+import yaml
+from kubernetes_asyncio.client import ApiClient, Configuration
 
+import kargo_py
 from kargo_py.controllers.world import NAMESPACES
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.resources import Key
@@ -91,10 +94,13 @@ async def test_kopf_operator(kube_api: KubeApi) -> None:
             first = await kube_api.promote("dev", "shop-1.1")
             assert await first.ended() == "Succeeded"
             await kube_api.verified("shop-1.1", "prod")
+            wrong = await kube_api.promote("dev", "shop-1.1", steps=[{"uses": "unheard-of"}])
+            assert await wrong.ended() == "Errored"
+            await kube_api.until("Stage", "dev", lambda it: it["status"]["lastPromotion"]["name"] == wrong.name)
             promotions = {one["metadata"]["name"] for one in await kube_api.list("Promotion")}
             code = await program.stopped()
 
-    assert promotions == {first.name, "auto.prod.shop-1.1"}
+    assert promotions == {first.name, wrong.name, "auto.prod.shop-1.1"}
     assert code == 0
     assert "Traceback" not in program.said
     assert "controllers running" in program.said
@@ -192,6 +198,23 @@ async def test_two_clusters_without_one(tmp_path: Path) -> None:
     assert "StartError" in program.said
 
 
+async def test_two_clusters_of_none() -> None:
+    """Without an argument it says what it wants, instead of doing nothing for ever."""
+    async with running(EXAMPLES / "two-clusters/two_clusters.py") as program:
+        assert await program.ended() == 1
+
+    assert program.said == "usage: two_clusters.py KUBECONFIG...\n"
+
+
+def test_manifests_for_kubectl() -> None:
+    """kargo-py makes no namespace for a Project, so a pipeline that is to be applied with kubectl brings its own."""
+    objects = list(yaml.safe_load_all(PIPELINE.read_text()))
+    kinds = [each["kind"] for each in objects]
+
+    assert kinds[:2] == ["Namespace", "Project"]
+    assert {each["metadata"]["namespace"] for each in objects[2:]} == {objects[0]["metadata"]["name"], "argocd"}
+
+
 @pytest.mark.usefixtures("argocd")
 async def test_own_step(kube_api: KubeApi) -> None:
     """The Promotion waits for the approval, says so, goes on with our own step at once, and is aborted as any other."""
@@ -232,7 +255,21 @@ async def test_programs_in_the_guide(kube_api: KubeApi, tmp_path: Path, code: st
         assert "Traceback" not in program.said
     async with running(tmp_path / "program.py", environment={"KUBECONFIG": str(tmp_path / "absent")}) as program:
         assert await program.ended() == 1
-    assert "absent" in program.said or "Invalid kube-config" in program.said
+    if "kubernetes_asyncio" in code:
+        assert "absent" in program.said or "Invalid kube-config" in program.said
+    else:
+        assert program.said.startswith(f"kargo-py cannot run: kubeconfig {tmp_path}/absent: no such file")
+
+
+async def test_cannot_connect(tmp_path: Path) -> None:
+    """What keeps a program from a client is a StartError, as what keeps the controllers from their work."""
+    with pytest.raises(kargo_py.StartError, match="absent: no such file"):
+        await kargo_py.connect(kubeconfig=str(tmp_path / "absent"))
+    configuration = Configuration(host="https://127.0.0.1:1")
+    configuration.api_key["BearerToken"] = "Bearer a\nb"
+    async with ApiClient(configuration) as theirs:
+        with pytest.raises(kargo_py.StartError, match="cannot be used: its"):
+            await kargo_py.connect_like(theirs)
 
 
 def test_the_guide_shows_the_examples() -> None:

@@ -92,7 +92,12 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "{} in ({})": "what kubectl takes",
         "{} notin ({})": "what kubectl takes",
     },
-    "kargo_py.argocd.sources": {"repoURL {}": "a name: SOURCE on the page", " and chart {}": "a name, as above"},
+    "kargo_py.argocd.sources": {
+        "a list": "part of a text",
+        "an object": "part of a text",
+        "repoURL {}": "a name: SOURCE on the page",
+        " and chart {}": "a name, as above",
+    },
     "kargo_py.argocd.start": {
         "Promotion triggered a sync of this Application resource.": "Kargo's note in an operation"
     },

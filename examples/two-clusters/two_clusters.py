@@ -52,4 +52,6 @@ async def told_to_stop():
 
 
 if __name__ == "__main__":
+    if not sys.argv[1:]:
+        raise SystemExit("usage: two_clusters.py KUBECONFIG...")
     asyncio.run(main(sys.argv[1:]))

@@ -108,8 +108,8 @@ class PromotionStep(Model):
     use expressions, e.g. ${{ vars.branch }}."""
 
     def alias(self, index: int) -> str:
-        """The alias, or the default one of the step at *index* (from 0)."""
-        return self.as_ or f"step-{index + 1}"
+        """The alias without blanks around it, or the default one of the step at *index* (from 0)."""
+        return (self.as_ or "").strip() or f"step-{index + 1}"
 
 
 class PromotionSpec(Model):

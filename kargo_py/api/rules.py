@@ -95,7 +95,7 @@ def aliases(steps: str) -> tuple[Rule, Rule]:
             r"!has(self.__as__) || !self.__as__.matches('^\\s*(step|task)-[0-9]+\\s*$')",
             STEP_ALIAS_RESERVED(),
         ),
-        Rule(steps, unlike(text("a.__as__")), STEP_ALIAS_TWICE()),
+        Rule(steps, unlike(f"{text('a.__as__')}.trim()"), STEP_ALIAS_TWICE()),
     )
 
 
@@ -180,9 +180,14 @@ _ARTIFACTS = ("commits", "images", "charts", "artifacts")
 
 
 def _same(name: str) -> str:
-    """That the list *name* is what it was; none and an empty one are the same."""
+    """That the list *name* is what it was; none and an empty one are the same.
+
+    They are compared both ways: an API server takes an object that has a field without a schema for equal to one that
+    has another field in its place.
+    """
     new, old = (f"has({where}.{name}) && {where}.{name}.size() > 0" for where in ("self", "oldSelf"))
-    return f"({new} ? {old} && self.{name} == oldSelf.{name} : !({old}))"
+    equal = f"self.{name} == oldSelf.{name} && oldSelf.{name} == self.{name}"
+    return f"({new} ? {old} && {equal} : !({old}))"
 
 
 FREIGHT = (

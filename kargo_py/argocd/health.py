@@ -109,7 +109,8 @@ PATIENCE = 10.0
 And before an error condition counts of which it is not known whether it is older than the last operation.
 """
 
-_ERRORS = frozenset({"ComparisonError", "InvalidSpecError"})
+ERRORS = frozenset({"ComparisonError", "InvalidSpecError"})
+"""The types of conditions with which Argo CD says that it cannot compare or use the spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def assess_application(
     if app.unreadable:
         return Verdict(HealthState.UNKNOWN, (CANNOT_BE_READ(app=app, why=app.unreadable),))
     doubt = _doubt(app, unchanged_for)
-    broken = [c for c in app.status.conditions if c.type in _ERRORS]
+    broken = [c for c in app.status.conditions if c.type in ERRORS]
     if broken and (doubt is None or (not _being_synced(app) and unchanged_for >= PATIENCE)):
         # An invalid spec is not compared, so it would be in doubt for ever.
         issues = (CANNOT_BE_COMPARED(app=app, condition=c.type, message=c.message) for c in broken)
@@ -272,10 +273,7 @@ def _failed_sync(app: Application, desired: Sequence[str]) -> str | None:
     Not a dry run: it was to change nothing.
     """
     state = app.status.operation_state
-    if state is None or state.phase not in {"Failed", "Error"}:
-        return None
-    sync = state.operation.get("sync")
-    if isinstance(sync, dict) and sync.get("dryRun") is True:
+    if state is None or state.phase not in {"Failed", "Error"} or state.dry_run:
         return None
     if app.status.sync.status == "Synced" and not _not_at(app, desired):
         return None
@@ -308,7 +306,7 @@ def fingerprint(app: Application) -> tuple[object, ...]:
         _applied_last(app),
         _syncs_by_itself(app),
         status.health,
-        tuple(condition for condition in status.conditions if condition.type in _ERRORS),
+        tuple(condition for condition in status.conditions if condition.type in ERRORS),
     )
 
 

@@ -476,6 +476,8 @@ def decide_operation(app: Application | None, intent: Intent, known: Knowledge) 
         return _ended(known.latched, intent, app, stopping=known.stopping)
     if app is None:
         return Decision(Verb.LOST, IS_GONE(app=describe(intent.application)))
+    if app.metadata.uid != intent.uid and known.stopping and known.never_issued:
+        return Decision(Verb.NOT_STARTED, NOT_STARTED(app=app))
     if app.metadata.uid != intent.uid:
         return Decision(Verb.LOST, WAS_REPLACED(app=app))
     if app.unreadable:

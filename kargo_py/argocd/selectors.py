@@ -62,6 +62,8 @@ NOT_A_LABEL_VALUE = message(
 )
 
 _MOST_SHOWN = 80
+_MOST_OF_SELECTOR = 500
+_LONGEST_ASKED_FOR = 2000
 
 _NAME = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -127,6 +129,21 @@ class Selector:
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with *labels* is chosen."""
         return all(requirement.holds(labels) for requirement in self.requirements)
+
+    @property
+    def shown(self) -> str:
+        """Its text for a message, which must not grow with what somebody wrote."""
+        text = str(self)
+        return text if len(text) <= _MOST_OF_SELECTOR else f"{text[:_MOST_OF_SELECTOR]}…"
+
+    @property
+    def asked_for(self) -> str:
+        """What of it the server is asked for, in a URL, which proxies limit to some KiB: as much as has room."""
+        asked: list[str] = []
+        for text in map(str, self.requirements):
+            if sum(map(len, asked)) + len(text) <= _LONGEST_ASKED_FOR:
+                asked.append(text)
+        return ",".join(asked)
 
     def wire(self) -> dict[str, Any]:
         """As :func:`read_selector` reads it again."""

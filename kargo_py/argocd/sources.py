@@ -46,6 +46,14 @@ TWO_VALUES = message(
 )
 
 
+NOT_OF_ITS_FORM = message(
+    "cannot be changed: {field} of its source with {source} must be {type}",
+    do="Follows the name of the Application. Somebody wrote something into that field of the Application which Argo CD "
+    "does not define; correct it, then promote again.",
+    shown=Shown.PROMOTION,
+)
+
+
 class SourceUpdateError(ValueError):
     """An update that fits no source of the Application, or that contradicts another one."""
 
@@ -231,7 +239,24 @@ def _once_made(source: JsonObject, path: Sequence[str], former: Any, updates: Se
     return _at(copied, path)
 
 
+def _check_form(update: SourceUpdate, source: JsonObject) -> None:
+    """Raise SourceUpdateError if *source*, of an Application whose CRD has no schema, cannot be edited as asked."""
+
+    def check(holds: bool, field: str, type_: str) -> None:
+        if not holds:
+            raise SourceUpdateError(NOT_OF_ITS_FORM(field=field, source=update, type=type_))
+
+    kustomize, helm = source.get("kustomize") or {}, source.get("helm") or {}
+    check(not update.kustomize_images or isinstance(kustomize, dict), "kustomize", "an object")
+    if update.helm_parameters:
+        check(isinstance(helm, dict), "helm", "an object")
+        parameters = helm.get("parameters") or []
+        check(isinstance(parameters, list), "helm.parameters", "a list")
+        check(all(isinstance(each, dict) for each in parameters), "helm.parameters[]", "an object")
+
+
 def _apply(update: SourceUpdate, source: JsonObject) -> None:
+    _check_form(update, source)
     if update.update_target_revision and update.desired_revision:
         source["targetRevision"] = update.desired_revision
     if update.kustomize_images:

@@ -1,4 +1,4 @@
-"""The writes that stop a sync, and the one that wakes a worker.
+"""The writes that stop a sync, and those that have Argo CD look at an Application.
 
 Argo CD ends an operation when it finds ``status.operationState.phase`` to be Terminating while ``.operation`` is set.
 ``.operation`` is never removed: the worker may have read it already, and would carry it out all the same. Each form is
@@ -86,7 +86,8 @@ def nudge_patch(app: Application) -> Patch:
     return Patch({"metadata": {"annotations": {REFRESH: kind}}}, PatchType.MERGE)
 
 
-def refresh_patch(app: Application) -> Patch:
-    """The guarded patch that asks Argo CD to look at *app* as it is now, once."""
-    meta = {"resourceVersion": app.metadata.resource_version, "annotations": {REFRESH: "normal"}}
+def refresh_patch(app: Application, *, hard: bool = False) -> Patch:
+    """The guarded patch that asks Argo CD to look at exactly this version of *app*; *hard*: manifests included."""
+    annotations = {REFRESH: "hard" if hard else "normal"}
+    meta = {"resourceVersion": app.metadata.resource_version, "annotations": annotations}
     return Patch({"metadata": meta}, PatchType.MERGE)

@@ -50,7 +50,7 @@ class Choice:
         """What is said where there is no such Application."""
         if self.selector is None:
             return NAMED_IS_MISSING(app=describe(Key(self.namespace, self.name)))
-        return NOTHING_MATCHES(selector=self.selector, namespace=self.namespace)
+        return NOTHING_MATCHES(selector=self.selector.shown, namespace=self.namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,12 @@ def resolve(
     reasons: dict[Key, str] = {}
     missing: list[int] = []
     barred: dict[int, int] = {}
+    # By identity, for two entries may have two versions; most have the same thousands.
+    selected = (app for choice, apps in zip(choices, found, strict=True) if choice.selector is not None for app in apps)
+    bars = {identity: bar(app) for identity, app in {id(app): app for app in selected}.items()}
     for index, (choice, apps) in enumerate(zip(choices, found, strict=True)):
-        reason = {app.key: bar(app) if choice.selector is not None else None for app in sorted(apps, key=_by_key)}
+        ordered = sorted(apps, key=_by_key)
+        reason = {app.key: bars[id(app)] if choice.selector is not None else None for app in ordered}
         for key, why in reason.items():
             if why is None:
                 targets.setdefault(key, []).append(index)

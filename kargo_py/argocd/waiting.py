@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import TypeGuard
 
-from kargo_py.argocd.application import REFRESH, Application, OperationState, describe, initiator
-from kargo_py.argocd.health import SETTLE, until_settled
+from kargo_py.argocd.application import Application, OperationState, describe, initiator
+from kargo_py.argocd.health import ERRORS, SETTLE, until_settled
 from kargo_py.argocd.operation import state_identity
-from kargo_py.argocd.stop import Patch
-from kargo_py.kube.client import PatchType
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 
@@ -98,7 +96,6 @@ NOT_SYNCED_SINCE_FAILURE = message(
 )
 
 _MAX_TEXT = 1000
-_ERRORS = ("ComparisonError", "InvalidSpecError")
 _NO_STATUS = "not known yet"
 
 
@@ -175,12 +172,6 @@ def _is_invalid(app: Application) -> bool:
     return any(condition.type == "InvalidSpecError" for condition in app.status.conditions)
 
 
-def look_patch(app: Application) -> Patch:
-    """The guarded patch that asks Argo CD to look at exactly this version of *app*, manifests included."""
-    meta = {"resourceVersion": app.metadata.resource_version, "annotations": {REFRESH: "hard"}}
-    return Patch({"metadata": meta}, PatchType.MERGE)
-
-
 # --- judging what it shows --------------------------------------------------------------------------------------------
 
 
@@ -248,7 +239,7 @@ def judge(
         said = NOT_LOOKED(app=app) if asking.late else ASKED_TO_LOOK(app=app)
         return Judgement(Standing.NOT_YET, said, asking.look_after, passing=not asking.late)
     for condition in app.status.conditions:
-        if condition.type in _ERRORS:
+        if condition.type in ERRORS:
             said = BROKEN(app=app, condition=condition.type, text=_cut(condition.message))
             return Judgement(Standing.BROKEN, said)
     if WaitFor.OPERATION in wanted and (running := _in_operation(app, state)):
@@ -329,5 +320,5 @@ def news(app: Application) -> tuple[object, ...]:
         until_settled(app, 0.0),
         status.sync.status,
         status.health,
-        tuple(condition for condition in status.conditions if condition.type in _ERRORS),
+        tuple(condition for condition in status.conditions if condition.type in ERRORS),
     )

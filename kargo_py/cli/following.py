@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from kargo_py.kube.background import background
 from kargo_py.kube.cache import NOT_UPDATED, Cache
 from kargo_py.messages import Shown, message
 
@@ -50,15 +51,10 @@ def _line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
 @asynccontextmanager
 async def following(*caches: Cache[Any]) -> AsyncIterator[None]:
     """Keep *caches* current; each is filled when this begins. Raises the KubeError that keeps one from being filled."""
-    tasks = [asyncio.create_task(cache.run(), name=str(cache.resource)) for cache in caches]
-    try:
+    async with background((str(cache.resource), cache.run) for cache in caches):
         for cache in caches:
             await cache.wait_synced(fail_fast=True)
         yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class News:

@@ -56,25 +56,27 @@ def root(
     """Kargo-style promotion controllers."""
 
 
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        # No envvar: $KUBECONFIG may name several files, and they are merged.
+        help="kubeconfig of Kargo's cluster; else the pod's service account, else ~/.kube/config."
+        "  [env var: KUBECONFIG]",
+    ),
+]
+ArgoCDKubeconfig = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", envvar="ARGOCD_KUBECONFIG", help="kubeconfig of Argo CD's cluster, if it is another one."
+    ),
+]
+
+
 @app.command()
 def run(
-    kubeconfig: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            # No envvar: $KUBECONFIG may name several files, and they are merged.
-            help="kubeconfig of Kargo's cluster; else the pod's service account, else ~/.kube/config."
-            "  [env var: KUBECONFIG]",
-        ),
-    ] = None,
-    argocd_kubeconfig: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            envvar="ARGOCD_KUBECONFIG",
-            help="kubeconfig of Argo CD's cluster, if it is another one.",
-        ),
-    ] = None,
+    kubeconfig: Kubeconfig = None,
+    argocd_kubeconfig: ArgoCDKubeconfig = None,
     argocd_namespace: Annotated[
         str,
         typer.Option(
@@ -195,14 +197,6 @@ def run(
         fail(why)
 
 
-Kubeconfig = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        help="kubeconfig of Kargo's cluster; else the pod's service account, else ~/.kube/config."
-        "  [env var: KUBECONFIG]",
-    ),
-]
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="Context of the kubeconfig [the current one].")]
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NS", help="The Project [the namespace of the context].")
@@ -281,14 +275,7 @@ def why(
     output: Annotated[str, typer.Option("--output", "-o", metavar="WORD", help="text or json.")] = "text",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    argocd_kubeconfig: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            envvar="ARGOCD_KUBECONFIG",
-            help="kubeconfig of Argo CD's cluster, if it is another one.",
-        ),
-    ] = None,
+    argocd_kubeconfig: ArgoCDKubeconfig = None,
     argocd_namespace: Annotated[
         str,
         typer.Option(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from kargo_py.api.meta import GROUP
+from kargo_py.api.types import JsonObject
 from kargo_py.cli.main import INTERRUPTED, USAGE_ERROR, fail
 from kargo_py.controllers.world import PROMOTIONS, STAGES
 from kargo_py.kube.client import Client
@@ -62,8 +63,6 @@ MAY_NOT = message(
     do="The text names the user, the verb and the resource: somebody who may has to allow it by RBAC.",
     shown=Shown.COMMAND_LINE,
 )
-
-JsonObject = dict[str, Any]
 
 _KINDS = {word: resource for resource in (PROMOTIONS, STAGES) for word in (resource.plural, resource.kind.lower())}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")

@@ -40,18 +40,35 @@ from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.world import Responsibility
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import HealthChecker
+from kargo_py.kube import connection
 from kargo_py.kube.borrowed import ApiClient
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
 from kargo_py.kube.clock import utc_now
-from kargo_py.kube.connection import connect_like
-from kargo_py.kube.errors import KubeError
+from kargo_py.kube.errors import ConfigError, KubeError
+from kargo_py.kube.rest import RestClient
 from kargo_py.steps.base import StepRunner, Watch
 
 AnyClient: TypeAlias = Client | ApiClient
 """One of ours (:func:`kargo_py.kube.connection.connect`), or a kubernetes_asyncio ``ApiClient``."""
 
 _log = structlog.get_logger(__name__)
+
+
+async def connect(*, kubeconfig: str | None = None, context: str | None = None) -> RestClient:
+    """As :func:`kargo_py.kube.connection.connect`, but what is wrong is a StartError, as when the controllers begin."""
+    try:
+        return await connection.connect(kubeconfig=kubeconfig, context=context)
+    except ConfigError as error:
+        raise StartError(str(error)) from error
+
+
+async def connect_like(api_client: ApiClient) -> RestClient:
+    """As :func:`kargo_py.kube.connection.connect_like`, but what is wrong is a StartError."""
+    try:
+        return await connection.connect_like(api_client)
+    except ConfigError as error:
+        raise StartError(str(error)) from error
 
 
 class Settings(TypedDict, total=False):

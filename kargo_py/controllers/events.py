@@ -22,7 +22,7 @@ from kargo_py.api.stage import Stage
 from kargo_py.api.types import Model, Time
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS
 from kargo_py.deployers.base import Record, TargetState, WaitCause
-from kargo_py.engine.machine import newly_ended, readable_records
+from kargo_py.engine.machine import newly_ended, operations_of
 from kargo_py.kube.events import Event, Regarding, event_name
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
@@ -179,7 +179,7 @@ def _content(artifacts: Sequence[Model]) -> str:
 
 def applications_of(promotion: Promotion, default_namespace: str) -> list[Key]:
     """The Applications that *promotion* acted on, or was to act on where nothing is on record."""
-    recorded = [record.key for record in readable_records(promotion)]
+    recorded = [record.key for record in operations_of(promotion)]
     return list(dict.fromkeys(recorded or _configured(promotion, default_namespace)))
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -31,6 +32,8 @@ from kargo_py.controllers.events import (
     no_stage_event,
     step_warning_event,
 )
+from kargo_py.controllers.promotion_size import embedded
+from kargo_py.controllers.promotion_waiting import MANY, gather_time, is_urgent, status_of_wait
 from kargo_py.controllers.promotion_waking import (
     acknowledged,
     acknowledged_promotion,
@@ -44,7 +47,7 @@ from kargo_py.controllers.promotion_waking import (
 )
 from kargo_py.controllers.telling import Teller
 from kargo_py.controllers.world import World, attempts_of, awaited_in, awaits
-from kargo_py.deployers.base import Record, RecordError, TargetState, footprint
+from kargo_py.deployers.base import RecordError, footprint
 from kargo_py.engine.machine import (
     CurrentStep,
     abort,
@@ -60,11 +63,11 @@ from kargo_py.engine.machine import (
     records_of,
     with_intent,
     with_message,
-    with_records,
     with_refresh,
 )
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Controller, Result
+from kargo_py.kube.errors import OutcomeUnknown
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import ROOM, Finished, Intend, StepContext, StepOutcome, StepRunner, Waiting, no_expressions
@@ -112,8 +115,9 @@ NO_FREIGHT_NAMED = message(
     shown=Shown.PROMOTION,
 )
 FREIGHT_NOT_FOUND = message(
-    'Freight "{freight}" does not exist in namespace "{namespace}"',
-    do="Create the Freight, or name another one in a new Promotion.",
+    'Freight "{freight}" does not exist in namespace "{namespace}"; spec.freight takes a name, not an alias',
+    do="Create the Freight, or name another one in a new Promotion. `kubectl get freight` shows names and aliases; "
+    "`kargo-py get` shows the alias where there is one.",
     shown=Shown.PROMOTION,
 )
 FREIGHT_UNREADABLE = message(
@@ -147,15 +151,6 @@ STAGE_UNREADABLE = message(
     shown=Shown.PROMOTION,
 )
 
-
-COALESCE = 1.0
-"""Seconds for which endings of some targets, or the reason of a wait, are gathered before they are written.
-
-Of many targets it is up to :data:`_COALESCE_MANY` times that long: each write has the records of all of them.
-"""
-
-_COALESCE_MANY = 5
-_MANY = 20
 
 LOOK_TIME = 0.001
 """Seconds for each target from one look at a Promotion of many to the next.
@@ -284,7 +279,7 @@ class PromotionReconciler:
     def _too_early(self, key: Key, raw: JsonObject) -> float:
         """Seconds for which a Promotion of many targets is left alone, since it was looked at just now."""
         targets = len(attempts_of(raw))
-        if targets < _MANY:
+        if targets < MANY:
             return 0.0
         now = asyncio.get_running_loop().time()
         early = self._next_look.get(key, now) - now
@@ -437,7 +432,8 @@ class PromotionReconciler:
             ended = fail(promotion, PromotionPhase.ERRORED, CANNOT_RUN(reason=reason), now)
             await self._end(raw, ended)
             return None
-        return begin(promotion, freight.reference(), _collection(stage, freight), now)
+        reference, collection = embedded(freight.reference(), _collection(stage, freight), ROOM - len(encode(raw)))
+        return begin(promotion, reference, collection, now)
 
     async def _freight(self, promotion: Promotion, stage: Stage) -> tuple[Freight | None, str | None]:
         """The Freight, or why it cannot be promoted; that is never said from the cache alone."""
@@ -503,21 +499,30 @@ class PromotionReconciler:
             awaited=awaited_of(promotion.status, current.alias),
             output=output_of(promotion.status, current.alias),
             room=ROOM - (len(encode(raw)) - footprint(records)),
+            called_off=partial(self._called_off, promotion),
         )
+
+    def _called_off(self, promotion: Promotion) -> bool:
+        """Whether *promotion*, which is being worked on, is to be aborted by now, or is gone.
+
+        A pass over many targets may take minutes where Argo CD's API server is slow.
+        """
+        meta = promotion.metadata
+        raw = self._world.promotions.get(Key(meta.namespace, meta.name))
+        if raw is None or JSON.meta(raw).uid != meta.uid:
+            return True
+        try:
+            asked = read_abort((raw["metadata"].get("annotations") or {}).get(ANNOTATION_ABORT))
+        except AbortError:
+            asked = None
+        return asked is not None or raw["metadata"].get("deletionTimestamp") is not None
 
     async def _wait(
         self, raw: JsonObject, promotion: Promotion, current: CurrentStep, outcome: Waiting
     ) -> Result | None:
         """Write what the user should know of the wait, but neither at once nor again and again."""
         known = records_of(promotion.status, current.alias)
-        status = with_records(promotion.status, current.alias, outcome.records) if _tells(known, outcome) else None
-        message = outcome.message if outcome.notable else ""
-        shown = promotion.status.step_execution_metadata[-1].message
-        if message != shown and (message or shown):
-            status = with_message(status or promotion.status, message)
-        if promotion.wire().get("status") != raw.get("status") or with_refresh(promotion) is not promotion:
-            # The step before this one has ended, which is not written yet; or a refresh is to be acknowledged.
-            status = status or promotion.status
+        status = status_of_wait(raw, promotion, current.alias, known, outcome)
         key = Key(promotion.namespace, promotion.name)
         self._world.stats.waits(key, outcome.cause.value)
         self.teller.waiting(promotion, outcome.records, outcome.causes, outcome.message)
@@ -527,8 +532,8 @@ class PromotionReconciler:
             return _again(outcome, again)
         now = asyncio.get_running_loop().time()
         since = self._pending_since.setdefault(key, now)
-        gather = COALESCE * min(max(len(known) / _MANY, 1), _COALESCE_MANY)
-        if now - since < gather and not _urgent(known, outcome):
+        gather = gather_time(len(known))
+        if now - since < gather and not is_urgent(known, outcome):
             return _again(outcome, min(again, gather - (now - since)))
         self._pending_since.pop(key, None)
         await self._write(raw, promotion.replace(status=status))
@@ -557,7 +562,11 @@ class PromotionReconciler:
         before = world.promotion_models.read(raw) or promotion
         queued_since = world.stats.queued_since(Key(promotion.namespace, promotion.name))
         promotion = with_refresh(promotion)
-        await world.write_status(world.promotions, raw, promotion.status.wire())
+        try:
+            await world.write_status(world.promotions, raw, promotion.status.wire())
+        except OutcomeUnknown:
+            self.teller.may_have_ended(promotion)
+            raise
         world.stats.wrote(before, promotion, queued_since)
         self.teller.wrote(before, promotion)
         return promotion
@@ -571,7 +580,8 @@ class PromotionReconciler:
             "promotion ended",
             promotion=str(key),
             phase=str(promotion.status.phase),
-            **({"message": promotion.status.message} if promotion.status.message else {}),
+            # Not "message": where structlog hands its fields to logging, that is a field of every record already.
+            **({"why": promotion.status.message} if promotion.status.message else {}),
         )
         self.teller.ended(promotion)
 
@@ -599,30 +609,7 @@ def _collection(stage: Stage, freight: Freight) -> FreightCollection:
 
 
 def _again(outcome: Waiting, seconds: float) -> Result:
-    """Come back in *seconds*; after an error when the queue's back-off says. Raises that error."""
+    """Come back in *seconds*; after an error when the queue's back-off says, or when the time of the step is up."""
     if outcome.error is not None:
-        raise outcome.error
+        return Result(requeue_after=outcome.up_in, error=outcome.error)
     return Result(requeue_after=seconds)
-
-
-def _tells(known: Sequence[Record], outcome: Waiting) -> bool:
-    """True if the records say something worth a write: an end, or since when something counts."""
-    return any(
-        (new.state.final and not old.state.final)
-        or (new.free_since, new.stopping_since) != (old.free_since, old.stopping_since)
-        or (new.looked, new.seen_health) != (old.looked, old.seen_health)
-        for old, new in zip(known, outcome.records, strict=True)
-    )
-
-
-def _urgent(known: Sequence[Record], outcome: Waiting) -> bool:
-    """True for the first bad end, and when work was asked to end: what follows must not be taken for its own doing."""
-    spoilt = any(_is_bad_end(old) for old in known)
-    return any(
-        (_is_bad_end(new) and not old.state.final and not spoilt) or new.stopping_since != old.stopping_since
-        for old, new in zip(known, outcome.records, strict=True)
-    )
-
-
-def _is_bad_end(record: Record) -> bool:
-    return record.state.final and record.state is not TargetState.SUCCEEDED

@@ -14,19 +14,24 @@ from kargo_py.kube.predicates import Predicate, changed, created, deleted
 from kargo_py.kube.resources import Key
 
 
-def itself(_old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-    """The changed object."""
-    return (JSON.meta(new).key,) if new is not None else ()
+def itself(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+    """The changed object; one that is gone, too, so that what is kept of it is dropped."""
+    found = new if new is not None else old
+    return (JSON.meta(found).key,) if found is not None else ()
 
 
 def own_news() -> Predicate[JsonObject]:
-    """A Promotion new to us (after a restart: one that runs), or one whose annotations or labels changed.
+    """A Promotion new to us (after a restart: one that runs), gone, or whose annotations or labels changed.
 
     Not its status: that is written by us alone, and each write is followed up where it is made.
     """
-    return created() | changed(
-        lambda p: tuple(
-            p["metadata"].get(name) for name in ("annotations", "labels", "generation", "deletionTimestamp")
+    return (
+        created()
+        | deleted()
+        | changed(
+            lambda p: tuple(
+                p["metadata"].get(name) for name in ("annotations", "labels", "generation", "deletionTimestamp")
+            )
         )
     )
 

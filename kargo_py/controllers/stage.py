@@ -21,6 +21,7 @@ from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.health import fingerprint
 from kargo_py.controllers.control_flow import control_flow_status
+from kargo_py.controllers.promotion_waking import itself
 from kargo_py.controllers.stage_context import argocd_context, metadata_patch, without_finalizer
 from kargo_py.controllers.stage_freight import agree, forget, pass_on, tell_verified
 from kargo_py.controllers.stage_health import checks
@@ -65,13 +66,14 @@ class StageReconciler:
         self._world = world
         self._ended_since: dict[Key, tuple[str, float]] = {}
         self._known: dict[Key, str] = {}
+        self._untold: dict[Key, Verified] = {}
 
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Stage."""
         world = self._world
         controller = (
             Controller("stage", self.reconcile)
-            .watches(world.stages, _own_news(), _itself)
+            .watches(world.stages, _own_news(), itself)
             .watches(world.promotions, _promotion_news(), _stages_of_promotion)
             .watches(world.freights, _freight_news(), self._stages_of_freight)
             .watches(world.argocd.applications, _verdict_news(), self._stages_checking)
@@ -138,6 +140,7 @@ class StageReconciler:
     def _forget(self, key: Key) -> None:
         self._ended_since.pop(key, None)
         self._known.pop(key, None)
+        self._untold.pop(key, None)
 
     def _runs_something(self, key: Key) -> bool:
         """What runs is not cut off: it goes on to its end before the Stage goes, or becomes one without steps."""
@@ -165,8 +168,11 @@ class StageReconciler:
         if not await self._keep_metadata(stage, None):
             return None
         await agree(world, stage)
+        # Not known again before all is told: what an error keeps from being told now is told at the next look.
         since = now - RETELL if self._is_new(stage) else None
+        self._known.pop(JSON.meta(raw).key, None)
         again = await pass_on(world, stage, since)
+        self._known[JSON.meta(raw).key] = stage.metadata.uid
         return Result(requeue_after=again) if again is not None else None
 
     async def _promote(self, key: Key, raw: JsonObject, stage: Stage) -> Result | None:
@@ -180,13 +186,15 @@ class StageReconciler:
         situation = Situation(stage, promotions, self._verdict(held), world.now(), self._since(key, stage, promotions))
         next_ = outlook(situation, folded, held)
         if next_.write:
+            if next_.verified is not None:
+                self._untold[key] = next_.verified
             await world.write_status(world.stages, raw, next_.status.wire())
             _tell_log(stage, next_)
             stage = stage.replace(status=next_.status)
         if not await self._keep_metadata(stage, checks(stage.status)):
             return None
         await agree(world, stage)
-        if (verified := self._to_tell(stage, next_)) is not None:
+        if (verified := self._to_tell(key, stage)) is not None:
             tell_verified(world, stage, verified)
         if next_.refresh:
             await self._refresh(held)
@@ -199,7 +207,7 @@ class StageReconciler:
         """
         world = self._world
         found = []
-        selection = select(world.promotions.indexed("stage", key), stage.status)
+        selection = select(world.promotions.indexed("stage", key), stage)
         for raw in selection.matter:
             now = await world.promotions.read(JSON.meta(raw).key)
             if (promotion := world.promotion_models.read(now)) is not None:
@@ -286,20 +294,22 @@ class StageReconciler:
         return [key for config in configs for key in checker.checked(config)] if checker is not None else ()
 
     def _is_new(self, stage: Stage) -> bool:
-        """Whether this process looks at the Stage for the first time."""
-        key = Key(stage.namespace, stage.name)
-        known, self._known[key] = self._known.get(key), stage.metadata.uid
-        return known != stage.metadata.uid
+        """Whether this process has not been through with the Stage yet."""
+        return self._known.get(Key(stage.namespace, stage.name)) != stage.metadata.uid
 
-    def _to_tell(self, stage: Stage, next_: Outlook) -> Verified | None:
-        """What has been verified; for a process that has just begun, also what was verified a short time before."""
-        is_new = self._is_new(stage)
-        if next_.verified is not None:
-            return next_.verified if next_.write else None
+    def _to_tell(self, key: Key, stage: Stage) -> Verified | None:
+        """What has been verified and was not told, be it that the Freight could not be written at first.
+
+        For a process that has just begun, also what was verified a short time before.
+        """
+        is_new, untold = self._is_new(stage), self._untold.pop(key, None)
+        self._known[key] = stage.metadata.uid
         info, last = successful(stage.status), stage.status.last_promotion
-        if not is_new or info is None or info.finish_time is None or last is None:
+        if info is None or last is None:
             return None
-        if info.finish_time.datetime < self._world.now() - RETELL:
+        if untold is not None and untold.info.id == info.id:
+            return untold
+        if not is_new or info.finish_time is None or info.finish_time.datetime < self._world.now() - RETELL:
             return None
         return Verified(stage.status.freight_history[0], info, last.name)
 
@@ -331,18 +341,18 @@ def _tell_log(before: Stage, next_: Outlook) -> None:
 # --- what wakes a Stage --------------------------------------------------------------------------------------------
 
 
-def _itself(_old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-    return (JSON.meta(new).key,) if new is not None else ()
-
-
 def _own_news() -> Predicate[JsonObject]:
-    """A Stage new to us, or one whose spec, annotations or labels changed; its status is written by us alone."""
-    return created() | changed(
-        lambda s: (
-            s["metadata"].get("generation"),
-            s["metadata"].get("annotations"),
-            s["metadata"].get("labels"),
-            s["metadata"].get("deletionTimestamp"),
+    """A Stage new to us, gone, or whose spec, annotations or labels changed; its status is written by us alone."""
+    return (
+        created()
+        | deleted()
+        | changed(
+            lambda s: (
+                s["metadata"].get("generation"),
+                s["metadata"].get("annotations"),
+                s["metadata"].get("labels"),
+                s["metadata"].get("deletionTimestamp"),
+            )
         )
     )
 

@@ -19,17 +19,19 @@ MAX_MESSAGE = 4096
 """How many bytes of the message of a Promotion, and of each of its steps, the Stage remembers."""
 
 
-def is_history(promotion: JsonObject, status: StageStatus) -> bool:
-    """True if *promotion*, as JSON, ended before the last one that the Stage has taken in.
+def is_history(promotion: JsonObject, stage: Stage) -> bool:
+    """True if *promotion*, as JSON, ended before the last one that the Stage has taken in, or before the Stage was.
 
-    Such Promotions change nothing any more, and there may be many: they are not even parsed.
+    Such Promotions change nothing any more, and there may be many: they are not even parsed. Those of a Stage that was
+    deleted brought nothing into another one of its name.
     """
-    last = status.last_promotion
     ended = (promotion.get("status") or {}).get("finishedAt")
-    if last is None or last.finished_at is None or not isinstance(ended, str) or not ended:
+    if not isinstance(ended, str) or not ended:
         return False
-    current = status.current_promotion
-    return ended < last.finished_at and (current is None or current.name != promotion["metadata"]["name"])
+    current, last = stage.status.current_promotion, stage.status.last_promotion
+    if current is not None and current.name == promotion["metadata"]["name"]:
+        return False
+    return any(time and ended < time for time in (stage.metadata.creation_timestamp, last and last.finished_at))
 
 
 def is_running(promotion: JsonObject) -> bool:
@@ -65,9 +67,11 @@ def _is_news(promotion: Promotion, last: PromotionReference | None, known: Promo
         return True
     if promotion.name == last.name or not last.finished_at:
         return False
-    if known is not None and promotion.queue_order <= known.queue_order:
-        return False
-    return (promotion.status.finished_at or "") >= last.finished_at
+    ended = promotion.status.finished_at or ""
+    if known is None:
+        # It was deleted, and with it its place in the queue: of the same second is what was taken in before it, too.
+        return ended > last.finished_at
+    return promotion.queue_order > known.queue_order and ended >= last.finished_at
 
 
 def _take_in(status: StageStatus, promotion: Promotion) -> StageStatus:

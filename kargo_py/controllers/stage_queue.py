@@ -36,9 +36,9 @@ class Selection:
         return iter(sorted(self.waiting, key=_order))
 
 
-def select(promotions: Iterable[JsonObject], status: StageStatus) -> Selection:
+def select(promotions: Iterable[JsonObject], stage: Stage) -> Selection:
     """Tell the Promotions of a Stage apart."""
-    current = status.current_promotion.name if status.current_promotion is not None else ""
+    current = stage.status.current_promotion.name if stage.status.current_promotion is not None else ""
     matter: list[JsonObject] = []
     waiting: list[JsonObject] = []
     for promotion in promotions:
@@ -47,7 +47,7 @@ def select(promotions: Iterable[JsonObject], status: StageStatus) -> Selection:
         if meta["name"] == current or phase == PromotionPhase.RUNNING:
             matter.append(promotion)
         elif phase in _ENDED:
-            if not is_history(promotion, status):
+            if not is_history(promotion, stage):
                 matter.append(promotion)
         elif not meta.get("deletionTimestamp"):
             waiting.append(promotion)

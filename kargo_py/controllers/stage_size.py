@@ -41,7 +41,7 @@ def bounded(status: StageStatus) -> StageStatus:
 def _older_freight(status: StageStatus) -> StageStatus:
     """Of what was here before, names and origins are enough."""
     first, *older = status.freight_history
-    return status.replace(freight_history=[first, *(_slim(collection) for collection in older)])
+    return status.replace(freight_history=[first, *(slim(collection) for collection in older)])
 
 
 def _last_promotion(status: StageStatus) -> StageStatus:
@@ -70,7 +70,7 @@ def _freight(status: StageStatus) -> StageStatus:
     """Names and origins of what is here."""
     if status.current_promotion is not None:
         status = status.replace(current_promotion=_slim_reference(status.current_promotion))
-    return status.replace(freight_history=[_slim(collection) for collection in status.freight_history])
+    return status.replace(freight_history=[slim(collection) for collection in status.freight_history])
 
 
 def _history(status: StageStatus) -> StageStatus:
@@ -86,16 +86,18 @@ _CUTS: tuple[Callable[[StageStatus], StageStatus], ...] = (
 )
 
 
-def _slim(collection: FreightCollection) -> FreightCollection:
-    items = {origin: _slim_freight(reference) for origin, reference in collection.items.items()}
+def slim(collection: FreightCollection) -> FreightCollection:
+    """*collection* with names and origins only, and its last verification."""
+    items = {origin: slim_freight(reference) for origin, reference in collection.items.items()}
     return collection.replace(items=items, verification_history=collection.verification_history[:1])
 
 
-def _slim_freight(reference: FreightReference) -> FreightReference:
+def slim_freight(reference: FreightReference) -> FreightReference:
+    """*reference* with name and origin only."""
     if reference.origin is None:
         return FreightReference(name=reference.name)
     return FreightReference(name=reference.name, origin=reference.origin)
 
 
 def _slim_reference(promotion: PromotionReference) -> PromotionReference:
-    return promotion.replace(freight=_slim_freight(promotion.freight)) if promotion.freight is not None else promotion
+    return promotion.replace(freight=slim_freight(promotion.freight)) if promotion.freight is not None else promotion

@@ -1,7 +1,8 @@
 """What becomes of Promotions, told in Events: when, and how often. What an Event says is :mod:`.events`' business.
 
 Nothing here holds up a reconcile: Events are queued. One that a crash kept from being written is told by the next
-process, which looks, once, at what has ended shortly before it began.
+process, which looks, once, at what has ended shortly before it began. One of which this process cannot know whether it
+was recorded is told once it is seen.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Teller:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._missed: set[Key] | None = None
+        self._missed: set[Key] = set()
+        self._looked_back = False
         self._left, self._at = float(BURST), 0.0
 
     # -- the Promotion --------------------------------------------------------------------------------------------
@@ -64,6 +66,11 @@ class Teller:
         default = world.argocd.default_namespace
         world.recorder.record(ended_event(promotion, self._freight(promotion), self._stage(promotion), default))
 
+    def may_have_ended(self, promotion: Promotion) -> None:
+        """The status was sent, and nobody can say whether it arrived; if it did, its end is told by :meth:`missed`."""
+        if promotion.finished:
+            self._missed.add(Key(promotion.namespace, promotion.name))
+
     async def missed(self, promotion: Promotion) -> None:
         """At the first look at *promotion*: tell its end if it is recent and this process has not. Raises KubeError.
 
@@ -71,8 +78,9 @@ class Teller:
         """
         world = self._world
         key = Key(promotion.namespace, promotion.name)
-        if self._missed is None:
-            self._missed = set(recent_ends(world.promotions.values(), world.now()))
+        if not self._looked_back:
+            self._looked_back = True
+            self._missed.update(recent_ends(world.promotions.values(), world.now()))
         if key not in self._missed:
             return
         if not world.recorder.knows(Key(promotion.namespace, ended_event_name(promotion))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,7 +13,8 @@ from kargo_py.api.promotion import Promotion, PromotionPhase, StepExecutionMetad
 from kargo_py.api.stage import HealthState, Stage
 from kargo_py.api.types import JsonObject, Time
 from kargo_py.argocd.application import Application, describe
-from kargo_py.argocd.operation import Decision, Intent, Knowledge, Verb, Waiting, decide_operation
+from kargo_py.argocd.operation import Decision, Knowledge, Verb, Waiting, decide_operation
+from kargo_py.argocd.waiting import Asking, Look, Standing, Start, judge
 from kargo_py.controllers.availability import unavailable
 from kargo_py.controllers.events import STAGE_NOT_FOUND
 from kargo_py.controllers.promotion import (
@@ -44,6 +46,7 @@ from kargo_py.controllers.why import (
     quiet_for,
     text_at,
 )
+from kargo_py.deployers.argocd_records import KIND as ARGOCD, intent_of
 from kargo_py.deployers.base import Record, RecordError, TargetState
 from kargo_py.engine.machine import CurrentStep, current_step, records_of
 from kargo_py.kube.clock import in_short
@@ -51,7 +54,9 @@ from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
+from kargo_py.steps.argocd_wait import NOT_CHOSEN_ANY_MORE, USES as ARGOCD_WAIT, ArgoCDWait, read_config, wanted_of
 from kargo_py.steps.base import no_expressions
+from kargo_py.steps.config import INVALID_CONFIGURATION
 
 ABORT_NOT_SEEN = message(
     "it is to be aborted, as {actor} asked; a controller that runs sees that at once",
@@ -154,6 +159,11 @@ ENDED_UNSEEN = message(
     do="If the Promotion does not go on, see that a controller runs that acts on its Stage.",
     shown=Shown.ANSWER,
 )
+READY_UNSEEN = message(
+    "{app} is as it is waited for; a controller that runs takes this in within a second",
+    do="If the Promotion does not go on, see that a controller runs that acts on its Stage.",
+    shown=Shown.ANSWER,
+)
 NOT_WRITTEN = message(
     "{message}; the Application shows nothing of it yet",
     do="The sync is on record and is written into the Application next, by a controller that runs.",
@@ -204,6 +214,11 @@ TARGET_APPLIED = message(
     do="How the sync of this Application ended, and the revision that Argo CD applied.",
     shown=Shown.ANSWER,
 )
+OF_ANOTHER_KIND = message(
+    '{kind} "{name}" in namespace "{namespace}"',
+    do="What a step of another kind than kargo-py's own has on record; that step's author knows what it is.",
+    shown=Shown.ANSWER,
+)
 CHANGED = message(
     "{app}: the start changed {pointer}, which was {value}",
     do="The spec stays so unless the message says that it was put back. Promote other Freight, or change it by hand.",
@@ -230,7 +245,10 @@ ASK_THE_STAGE = message(
     shown=Shown.ANSWER,
 )
 
-STEP_TIMES: Final[Mapping[str, timedelta | None]] = {ARGOCD_UPDATE: ArgoCDUpdate.default_timeout}
+STEP_TIMES: Final[Mapping[str, timedelta | None]] = {
+    ARGOCD_UPDATE: ArgoCDUpdate.default_timeout,
+    ARGOCD_WAIT: ArgoCDWait.default_timeout,
+}
 """The kinds of steps that the controllers of this version have, with how long a step takes at most by default."""
 
 _MOST_TARGETS = 20
@@ -257,7 +275,7 @@ def targets(promotion: JsonObject) -> Sequence[Key]:
         records = records_of(model.status) if isinstance(model, Promotion) else ()
     except RecordError:
         return []
-    return list(dict.fromkeys(record.key for record in records))[:_MOST_TARGETS]
+    return list(dict.fromkeys(record.key for record in records if record.kind == ARGOCD))[:_MOST_TARGETS]
 
 
 def explain_promotion(facts: PromotionFacts) -> Explanation:
@@ -471,6 +489,8 @@ class _Answer:
         except RecordError as error:
             self.say(str(error))
             records = ()
+        for record in [each for each in records if each.kind == ARGOCD_WAIT][:_MOST_TARGETS]:
+            self._tell_wait(current, record)
         looks = [(attempts, self._look(attempts[-1])) for attempts in _by_target(records)[:_MOST_TARGETS]]
         for attempts, decision in looks:
             if decision is not None:
@@ -488,15 +508,45 @@ class _Answer:
         self._tell_time(current, metadata, records, held=held)
 
     def _look(self, record: Record) -> Decision | None:
-        """How the attempt stands on its Application; None if that cannot be told or is on record already."""
-        if record.state.final:
+        """How the attempt stands on its Application; None if that cannot be told or is on record already.
+
+        It can be told of an operation only. What argocd-wait waits for is told by _tell_wait; what a step of somebody's
+        own waits for stands in its message.
+        """
+        if record.state.final or record.kind != ARGOCD:
             return None
         seen = self.facts.applications.get(record.key)
         if isinstance(seen, Hidden):
             self.hidden(describe(record.key), seen)
             return None
         stopping = latched_abort(self.promotion.status.state) is not None or record.stopping_since is not None
-        return decide_operation(seen, _intent(record), Knowledge(stopping=stopping))
+        return decide_operation(seen, intent_of(record), Knowledge(stopping=stopping))
+
+    def _tell_wait(self, current: CurrentStep, record: Record) -> None:
+        """What keeps an Application from being as the step waits for; as if it had not changed for long."""
+        seen = self.facts.applications.get(record.key)
+        if isinstance(seen, Hidden):
+            self.hidden(describe(record.key), seen)
+            return
+        try:
+            wanted = wanted_of(read_config(current.step.config), record, record.namespace)
+        except ValueError as error:
+            self.say(ENDED_UNSEEN(message=INVALID_CONFIGURATION(faults=error)))
+            return
+        if wanted is None:
+            self.say(ENDED_UNSEEN(message=NOT_CHOSEN_ANY_MORE(app=describe(record.key))))
+            return
+        start = Start(record.uid, record.seen_state or "", record.seen_health)
+        asking = Asking(Look.DONE if record.looked else Look.WAIT)
+        judged = [judge(seen, record.key, kinds, start, asking, math.inf) for kinds in wanted]
+        for text in dict.fromkeys(each.message for each in judged if each.standing is Standing.NOT_YET):
+            self.say(text)
+        for text in dict.fromkeys(
+            each.message for each in judged if each.standing in {Standing.FAILED, Standing.BROKEN}
+        ):
+            self.say(ENDED_UNSEEN(message=text))
+        if all(each.standing is Standing.READY for each in judged):
+            self.say(READY_UNSEEN(app=describe(record.key)))
 
     def _tell_decision(self, record: Record, decision: Decision) -> None:
         if decision.verb is Verb.START:
@@ -518,14 +568,14 @@ class _Answer:
 
     def _tell_attempts(self, attempts: Sequence[Record]) -> None:
         *earlier, last = attempts
-        app = describe(last.key)
+        app = _target(last)
         if last.state.final:
             self._tell_end(last)
         elif earlier:
             self.say(ATTEMPT(app=app, number=last.attempt))
         for record in earlier:
             said = EARLIER_ATTEMPT(app=app, number=record.attempt, state=record.state.value, message=record.message)
-            self.tell(said, record.finished_at, ARGOCD_CLOCK)
+            self.tell(said, record.finished_at, _clock(record))
 
     def _tell_time(
         self, current: CurrentStep, metadata: StepExecutionMetadata, records: Sequence[Record], *, held: bool
@@ -580,19 +630,19 @@ class _Answer:
             self.tell(text, step.finished_at)
 
     def _tell_end(self, record: Record) -> None:
-        app, state = describe(record.key), record.state.value
+        app, state = _target(record), record.state.value
         said = record.message.removeprefix(f"{app}: ")
         if record.state is TargetState.SUCCEEDED and record.revisions:
             text = TARGET_APPLIED(app=app, state=state, revision=", ".join(record.revisions))
         else:
             text = TARGET_ENDED(app=app, state=state, message=said) if said else TARGET_IS(app=app, state=state)
-        self.tell(text, record.finished_at, ARGOCD_CLOCK)
+        self.tell(text, record.finished_at, _clock(record))
 
     def _tell_changes(self, attempts: Sequence[Record]) -> None:
         """What the starts have changed in the spec; of several attempts the last one's former value counts."""
         begun = [record for record in attempts if record.state not in _REACHED_NOTHING]
         told = {change.pointer: change for record in begun for change in record.before}
-        app = describe(attempts[-1].key)
+        app = _target(attempts[-1])
         for pointer, change in told.items():
             if change.value is None:
                 self.say(ADDED(app=app, pointer=pointer))
@@ -612,26 +662,22 @@ def _step_runs(current: CurrentStep, count: int) -> str:
     return STEP_RUNS(number=current.index + 1, count=count, alias=current.alias, uses=current.step.uses or "none")
 
 
-def _intent(record: Record) -> Intent:
-    """What *record* says was intended, for who looks at its Application."""
-    return Intent(
-        record.key,
-        record.uid,
-        record.stamp,
-        record.desired,
-        record.seen_stamp,
-        record.history_id,
-        record.initiator,
-        record.seen_state,
-        adopted=record.attempt == 0,
-    )
+def _target(record: Record) -> str:
+    """What the record is about, in words."""
+    if record.kind in {ARGOCD, ARGOCD_WAIT}:
+        return describe(record.key)
+    return OF_ANOTHER_KIND(kind=record.kind, name=record.name, namespace=record.namespace)
+
+
+def _clock(record: Record) -> str:
+    return ARGOCD_CLOCK if record.kind == ARGOCD else ""
 
 
 def _by_target(records: Sequence[Record]) -> list[list[Record]]:
-    """The attempts on each target, oldest first."""
-    grouped: dict[Key, list[Record]] = {}
+    """The attempts of each step on each target, oldest first."""
+    grouped: dict[tuple[str, str, Key], list[Record]] = {}
     for record in records:
-        grouped.setdefault(record.key, []).append(record)
+        grouped.setdefault((record.step, record.kind, record.key), []).append(record)
     return [sorted(attempts, key=lambda record: record.attempt) for attempts in grouped.values()]
 
 

@@ -27,10 +27,10 @@ from kargo_py.argocd.application import (
     ApplicationCodec,
     describe,
     initiator,
+    mark_of,
 )
 from kargo_py.argocd.operation import (
     Decision,
-    Intent,
     Knowledge,
     Verb,
     Waiting,
@@ -41,18 +41,19 @@ from kargo_py.argocd.sources import SourceEdit, reverse_edit
 from kargo_py.argocd.start import Initiator, revert_patch, start_patch
 from kargo_py.argocd.stop import Patch, nudge_patch, refresh_patch, terminate_patch
 from kargo_py.argocd.targets import labels_of
-from kargo_py.argocd.waiting import look_patch
 from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, unauthorized
 from kargo_py.deployers.argocd_events import started_event
 from kargo_py.deployers.argocd_health import Checks
 from kargo_py.deployers.argocd_records import (
     UNDER_WAY,
     Attempt,
+    intent_of,
     may_have_begun,
     new_record,
     operation_of,
     promotions_under_way,
-    rests_on,
+    renewed,
+    unfinished,
     updated,
     wait_cause,
 )
@@ -173,11 +174,12 @@ class ArgoCD:
         """The intent to record before the attempt *stamp* is started; raises TargetError.
 
         Where the Promotion is *taken_over* the attempt may turn out to be under way: a real Kargo has started it. Then
-        that one is recorded as attempt 0, and no other is started.
+        that one is recorded as attempt 0, and no other is started. A sync that is complete, while the spec is not as
+        the step asks, was of an earlier step: Kargo writes both at once, and names the Promotion only.
         """
         app, edit = await self.admission.prepare(request)
         mark = f"{KARGO_MARK}{origin.promotion}"
-        if taken_over and operation_of(app, mark) is not None:
+        if taken_over and (mark_of(unfinished(app)) == mark or (operation_of(app, mark) and not edit.before)):
             return msgspec.structs.replace(self._adopted(app, edit, stamp.step, mark), entries=tuple(request.entries))
         self.attempt(app.key, str(stamp)).never_issued = True
         record = new_record(app, edit, stamp.step, stamp.attempt, str(stamp), origin.initiator.username)
@@ -210,16 +212,13 @@ class ArgoCD:
         app = await self.applications.read(record.key)
         if app is None:
             return None
-        moved = (app.metadata.annotations.stamp or "") != record.seen_stamp
+        moved = (app.metadata.annotations.stamp or "", app.metadata.uid) != (record.seen_stamp, record.uid)
         if not (
             self._decide(record, request).verb is Verb.START
             or (moved and self.attempt(record.key, record.stamp).never_issued)
         ):
             return None
-        app, edit = await self.admission.prepare(request)
-        now = new_record(app, edit, record.step, record.attempt, record.stamp, record.initiator)
-        now = msgspec.structs.replace(now, entries=record.entries, free_since=record.free_since)
-        return now if rests_on(now) != rests_on(record) else None
+        return renewed(record, *await self.admission.prepare(request))
 
     # -- the start, and what else it takes to get to an end ---------------------------------------------------------
 
@@ -246,6 +245,9 @@ class ArgoCD:
                         live = True
                     case Verb.START:
                         app, edit = await self.admission.prepare(request)
+                        if renewed(record, app, edit) is not None:
+                            # It has changed while the ApplicationSet was read: decide again.
+                            continue
                         await self._start(app, record, request.stage, origin, edit)
                         issued = True
                     case Verb.NUDGE if app is not None:
@@ -420,19 +422,7 @@ class ArgoCD:
         attempt = self.attempt(record.key, record.stamp)
         aspect = operation_aspect(app) if app is not None else None
         unchanged = attempt.unchanged(aspect, asyncio.get_running_loop().time())
-        intent = Intent(
-            record.key,
-            record.uid,
-            record.stamp,
-            record.desired,
-            record.seen_stamp,
-            record.history_id,
-            record.initiator,
-            record.seen_state,
-            sync=record.sync,
-            adopted=record.attempt == 0,
-            accept_newer=request is not None and request.accept_newer,
-        )
+        intent = intent_of(record, accept_newer=request is not None and request.accept_newer)
         known = Knowledge(
             attempt.latched,
             never_issued=attempt.never_issued,
@@ -465,7 +455,7 @@ class ArgoCD:
 
     async def ask_to_look(self, app: Application) -> None:
         """Have Argo CD look at *app*, if that is still as it was seen here. Raises KubeError."""
-        await self._patch(app.key, look_patch(app))
+        await self._patch(app.key, refresh_patch(app, hard=True))
 
     def unchanged_for(self, key: Key) -> float:
         """Seconds, by our own clock, for which what Argo CD shows of an Application has stood."""

@@ -142,7 +142,7 @@ class Admission:
             APPLICATIONS,
             choice.namespace,
             codec=self._codec,
-            label_selector=str(choice.selector),
+            label_selector=choice.selector.asked_for,
             limit=_MOST_LISTED,
         )
         for app in page.items:
@@ -186,7 +186,8 @@ class Admission:
             found: JsonObject | None = await self._client.get(APPLICATION_SETS, key, codec=JSON)
         except NotFound:
             found = None
-        self._application_sets[key] = (now, found)
+        recent = {other: read for other, read in self._application_sets.items() if now < read[0] + _STILL_TRUE}
+        self._application_sets = {**recent, key: (now, found)}
         return found
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from kargo_py.api.stamp import Stamp, StampError, parse_stamp
 from kargo_py.argocd.application import Application, JsonObject, OperationState, mark_of, stamp_of
-from kargo_py.argocd.operation import Decision, Verb, Waiting, may_have_moved, state_identity
+from kargo_py.argocd.operation import Decision, Intent, Verb, Waiting, may_have_moved, state_identity
 from kargo_py.argocd.options import EVERYTHING
 from kargo_py.argocd.sources import SourceEdit
 from kargo_py.argocd.waiting import Asked
@@ -54,7 +54,7 @@ class Attempt:
     were sent since. ``terminated_at``: when it was last asked to end. ``told``: an Event tells its start. The
     step's own: ``held``, somebody else's operation had the Application when we last looked; ``free_since``, the
     time it became free, until that is written; ``repeat_at``, when the next attempt may follow; ``give_up_at``,
-    until when its end is waited for.
+    until when its end is waited for; ``failed_at``, when a request about it last failed.
     """
 
     latched: OperationState | None = None
@@ -69,6 +69,7 @@ class Attempt:
     free_since: str | None = None
     repeat_at: float | None = None
     give_up_at: float | None = None
+    failed_at: float = 0.0
 
     def unchanged(self, aspect: object, now: float) -> float:
         """Seconds for which the Application's operation has been like *aspect*, as it is now."""
@@ -102,7 +103,31 @@ def orphan_record(app: Application, stamp: Stamp) -> Record:
     return new_record(app, SourceEdit(()), stamp.step, stamp.attempt, str(stamp), "")
 
 
-def rests_on(record: Record) -> object:
+def renewed(record: Record, app: Application, edit: SourceEdit) -> Record | None:
+    """*record* as it would be made now, for a start on *app* with *edit*; None if it is true of that start."""
+    now = new_record(app, edit, record.step, record.attempt, record.stamp, record.initiator)
+    now = msgspec.structs.replace(now, entries=record.entries, free_since=record.free_since)
+    return now if _rests_on(now) != _rests_on(record) else None
+
+
+def intent_of(record: Record, *, accept_newer: bool = False) -> Intent:
+    """What *record* says was intended, for who looks at its Application."""
+    return Intent(
+        record.key,
+        record.uid,
+        record.stamp,
+        record.desired,
+        record.seen_stamp,
+        record.history_id,
+        record.initiator,
+        record.seen_state,
+        sync=record.sync,
+        adopted=record.attempt == 0,
+        accept_newer=accept_newer,
+    )
+
+
+def _rests_on(record: Record) -> object:
     """What must be as recorded when the start is made."""
     wanted = (record.uid, record.desired, record.before, record.sync)
     return (*wanted, record.seen_stamp, record.seen_state, record.history_id)

@@ -27,6 +27,7 @@ from kargo_py.api.promotion import (
 )
 from kargo_py.api.stamp import AWAITED_KEY, STATE_KEY
 from kargo_py.api.types import Time
+from kargo_py.deployers.argocd_records import KIND as OPERATION
 from kargo_py.deployers.base import Awaited, Record, RecordError, read_awaited, read_records
 from kargo_py.engine.conditions import with_conditions
 from kargo_py.messages import Shown, message
@@ -70,6 +71,9 @@ STEP_ERRORED = message(
 
 _MAX_REFRESH = 1024
 """How much of the annotation that asks for a refresh counts; people write a time."""
+
+MOST_SAID = 16 * 1024
+"""Bytes that one message in the status may have: it quotes what people wrote, and it stands in the status twice."""
 
 _PHASES = {
     StepStatus.SUCCEEDED: PromotionPhase.SUCCEEDED,
@@ -135,9 +139,15 @@ def begin(promotion: Promotion, freight: FreightReference, collection: FreightCo
     return promotion.replace(status=_enter(status, promotion.spec.steps or (), 0, now))
 
 
+def _bounded(message: str) -> str:
+    """*message*, cut to :data:`MOST_SAID`."""
+    data = message.encode()
+    return message if len(data) <= MOST_SAID else data[: MOST_SAID - 3].decode(errors="ignore") + "…"
+
+
 def held_up(promotion: Promotion, reason: str, message: str, now: datetime) -> Promotion:
     """A Promotion that has not begun, with why it cannot ("" and "": it can, as soon as it is its turn)."""
-    status = promotion.status
+    status, message = promotion.status, _bounded(message)
     if status.message == message:
         return promotion
     status = with_conditions(status.replace(message=message), now, promotion.metadata.generation, reason=reason or None)
@@ -177,10 +187,15 @@ def readable_records(promotion: Promotion) -> tuple[Record, ...]:
         return ()
 
 
+def operations_of(promotion: Promotion) -> list[Record]:
+    """Those recorded intents that are of operations: not of what a step only waits for. For telling, as above."""
+    return [record for record in readable_records(promotion) if record.kind == OPERATION]
+
+
 def newly_ended(before: Promotion, after: Promotion) -> list[Record]:
-    """The attempts of which *after* says how they ended and *before* does not."""
-    known = {(record.key, record.stamp) for record in readable_records(before) if record.state.final}
-    return [r for r in readable_records(after) if r.state.final and (r.key, r.stamp) not in known]
+    """The operations of which *after* says how they ended and *before* does not."""
+    known = {(record.key, record.stamp) for record in operations_of(before) if record.state.final}
+    return [r for r in operations_of(after) if r.state.final and (r.key, r.stamp) not in known]
 
 
 def with_records(status: PromotionStatus, alias: str, records: Sequence[Record]) -> PromotionStatus:
@@ -230,7 +245,7 @@ def with_intent(status: PromotionStatus, alias: str, intent: Intend) -> Promotio
 def with_message(status: PromotionStatus, message: str) -> PromotionStatus:
     """*status* with what the running step waits for."""
     *before, last = status.step_execution_metadata
-    return status.replace(step_execution_metadata=[*before, last.replace(message=message)])
+    return status.replace(step_execution_metadata=[*before, last.replace(message=_bounded(message))])
 
 
 def finish_step(promotion: Promotion, current: CurrentStep, outcome: Finished, now: datetime) -> Promotion:
@@ -251,7 +266,7 @@ def finish_step(promotion: Promotion, current: CurrentStep, outcome: Finished, n
 
 def fail(promotion: Promotion, phase: PromotionPhase, message: str, now: datetime) -> Promotion:
     """End the Promotion for a reason that lies outside its steps."""
-    status = promotion.status
+    status, message = promotion.status, _bounded(message)
     metadata = status.step_execution_metadata
     if metadata and metadata[-1].status == StepStatus.RUNNING:
         ended = metadata[-1].replace(status=StepStatus.ERRORED, finished_at=Time.of(now), message=message)
@@ -278,15 +293,15 @@ def latch_abort(status: PromotionStatus, abort: Abort, now: datetime) -> Promoti
 
 def abort(promotion: Promotion, asked: Abort, outcome: Finished, now: datetime) -> Promotion:
     """End the Promotion as Aborted; *outcome* says how what it had under way has ended."""
-    status = promotion.status
+    status, said = promotion.status, _bounded(outcome.message)
     metadata = status.step_execution_metadata
     if metadata and metadata[-1].status == StepStatus.RUNNING:
-        ended = metadata[-1].replace(status=StepStatus.ABORTED, finished_at=Time.of(now), message=outcome.message)
+        ended = metadata[-1].replace(status=StepStatus.ABORTED, finished_at=Time.of(now), message=said)
         if outcome.records:
             status = with_records(status, metadata[-1].alias, outcome.records)
         status = with_awaited(status.replace(step_execution_metadata=[*metadata[:-1], ended]), ())
-    message = TERMINATED(actor=asked.by) + (f": {outcome.message}" if outcome.message else "")
-    return _end(promotion, status.replace(phase=PromotionPhase.ABORTED, message=message), now)
+    message = TERMINATED(actor=asked.by) + (f": {said}" if said else "")
+    return _end(promotion, status.replace(phase=PromotionPhase.ABORTED, message=_bounded(message)), now)
 
 
 def _end_step(status: PromotionStatus, current: CurrentStep, outcome: Finished, now: datetime) -> PromotionStatus:
@@ -296,6 +311,7 @@ def _end_step(status: PromotionStatus, current: CurrentStep, outcome: Finished, 
         message = STEP_FAILED(alias=current.alias, message=message)
     elif message and outcome.status is StepStatus.ERRORED:
         message = STEP_ERRORED(alias=current.alias, message=message)
+    message = _bounded(message)
     ended = last.replace(status=outcome.status, finished_at=Time.of(now))
     if message or last.message:
         ended = ended.replace(message=message)

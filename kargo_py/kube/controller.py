@@ -62,9 +62,13 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a reconcile wants next: ``requeue_after`` in seconds, or None to wait for an event."""
+    """What a reconcile wants next: ``requeue_after`` in seconds, or None to wait for an event.
+
+    ``error``: it failed, and is repeated as after any failure, but not later than ``requeue_after``.
+    """
 
     requeue_after: float | None = None
+    error: Exception | None = None
 
 
 @dataclass(slots=True)
@@ -225,10 +229,13 @@ class Controller(Generic[K]):
             except Exception as error:  # noqa: BLE001 - it is logged, and must not stop the other keys
                 self._failed(key, error)
             else:
-                self.queue.forget(key)
-                self._conflicts.pop(key, None)
                 if result is not None and result.requeue_after is not None:
                     self.queue.add_after(key, result.requeue_after)
+                if result is not None and result.error is not None:
+                    self._failed(key, result.error)
+                else:
+                    self.queue.forget(key)
+                    self._conflicts.pop(key, None)
             finally:
                 del self._began[key]
                 self.stats.seconds.add(now() - began)

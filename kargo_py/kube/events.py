@@ -19,7 +19,7 @@ import structlog
 from kargo_py.kube.client import Client, JsonObject
 from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON, encode
-from kargo_py.kube.errors import AlreadyExists, KubeError
+from kargo_py.kube.errors import AlreadyExists, KubeError, OutcomeUnknown, TooManyRequests, Unreachable
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.messages import Shown, message
 
@@ -45,9 +45,14 @@ EVENTS = Resource("", "v1", "events", "Event")
 FLUSH_TIME = 5.0
 """Seconds given, when stopping, to what is still queued."""
 
+PATIENCE = 60.0
+"""Seconds for which an Event is tried again while the API server cannot be reached; its name keeps it a single one."""
+
 REMEMBERED = 1800.0
 """Seconds for which the same thing is not told again. API servers forget Events after an hour, as a rule."""
 
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
+_PASSING = (Unreachable, OutcomeUnknown, TooManyRequests)
 _MAX_MESSAGE = 1024
 _log = structlog.get_logger(__name__)
 
@@ -134,8 +139,9 @@ class EventRecorder:
         self._memory = memory
         self._now = now
         self._told: OrderedDict[Key, float] = OrderedDict()
-        self._queue: deque[tuple[Event, datetime]] = deque()
+        self._queue: deque[tuple[Event, datetime, float]] = deque()
         self._news = asyncio.Event()
+        self._patience = PATIENCE
         self.written = 0
         self.dropped = 0
 
@@ -153,9 +159,8 @@ class EventRecorder:
         if len(self._told) > self._memory:
             self._told.popitem(last=False)
         if len(self._queue) >= self._capacity:
-            lost, _ = self._queue.popleft()
-            self._lost(lost, TOO_MANY_WAITING())
-        self._queue.append((event, self._now()))
+            self._lost(self._queue.popleft()[0], TOO_MANY_WAITING())
+        self._queue.append((event, self._now(), self._told[event.key]))
         self._news.set()
 
     async def run(self) -> None:
@@ -169,6 +174,7 @@ class EventRecorder:
             await self._flush()
 
     async def _flush(self) -> None:
+        self._patience = 0.0
         try:
             async with asyncio.timeout(FLUSH_TIME):
                 await self._write_queued()
@@ -177,14 +183,20 @@ class EventRecorder:
                 self._lost(self._queue.popleft()[0], STOPPED_BEFORE())
 
     async def _write_queued(self) -> None:
+        pause = _FIRST_PAUSE
         while self._queue:
-            event, at = self._queue[0]
-            await self._write(event, at)
+            event, at, since = self._queue[0]
+            if not await self._write(event, at, since):
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            pause = _FIRST_PAUSE
             # It may have been pushed out meanwhile; it is taken out only now, so that a cancelled write is repeated.
             if self._queue and self._queue[0][0] is event:
                 self._queue.popleft()
 
-    async def _write(self, event: Event, at: datetime) -> None:
+    async def _write(self, event: Event, at: datetime, since: float) -> bool:
+        """Whether *event* is done with, written or lost; if not, it is worth another try."""
         try:
             body = encode(event.body(self._component, self._instance, at))
             await self._client.create(EVENTS, event.key.namespace, body, codec=JSON)
@@ -192,11 +204,14 @@ class EventRecorder:
         except AlreadyExists:
             pass
         except KubeError as error:
+            if isinstance(error, _PASSING) and asyncio.get_running_loop().time() - since < self._patience:
+                return False
             self._lost(event, str(error))
         except Exception:  # noqa: BLE001 - an Event is worth no failure of anything; it is told with its traceback
             self.dropped += 1
             self._told.pop(event.key, None)
             _log.exception(NOT_WRITTEN(), event_name=event.name, reason=event.reason)
+        return True
 
     def _lost(self, event: Event, why: str) -> None:
         self.dropped += 1

@@ -63,6 +63,12 @@ NO_CONNECTION_IN_TIME = message(
     shown=Shown.COMMAND_LINE | Shown.LOG,
 )
 
+CLIENT_CLOSED = message(
+    "this client has been closed",
+    do="A fault of the program that embeds kargo-py: it must leave the controllers before it closes their client.",
+    shown=Shown.LOG,
+)
+
 _READ_BUFFER = 2**20
 _TURNS_TO_CLOSE = 100
 
@@ -109,6 +115,8 @@ class SocketTransport:
     async def sent(self, request: Request) -> AsyncGenerator[Answer]:
         """Send *request* and give its answer, whatever its code; raises TransportFailure."""
         line = self._line
+        if line.session.closed:
+            raise NotSent(CLIENT_CLOSED())
         line.users += 1
         limits = request.limits
         try:

@@ -18,8 +18,8 @@ import msgspec
 from tenacity import wait_exponential, wait_random
 
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
-from kargo_py.api.stamp import Stamp, StampError, make_stamp
-from kargo_py.api.types import Duration, Time
+from kargo_py.api.stamp import StampError
+from kargo_py.api.types import Time
 from kargo_py.argocd.application import describe
 from kargo_py.argocd.targets import resolve
 from kargo_py.deployers.argocd import ArgoCD, Origin
@@ -43,7 +43,7 @@ from kargo_py.steps.argocd_update_records import (
     refused,
 )
 from kargo_py.steps.argocd_update_targets import (
-    Incomplete,
+    Chosen,
     choose,
     left_out_message,
     left_out_of,
@@ -51,14 +51,8 @@ from kargo_py.steps.argocd_update_targets import (
     target_request,
 )
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, first_few
+from kargo_py.steps.config import INVALID_CONFIGURATION
 
-INVALID_CONFIGURATION = message(
-    "invalid configuration: {faults}",
-    do="Nothing was started, unless the steps were edited while they ran: then the message goes on with what was left "
-    "to run. Correct the fields named in the step's `config`, in the Stage's template too, then create a new "
-    "Promotion.",
-    shown=Shown.PROMOTION,
-)
 EACH_TIME = message(
     "{message}, {count} times",
     do="It was tried as often as it is tried at most, and ended so each time. See who else syncs or changes the "
@@ -140,6 +134,11 @@ _YIELD_EVERY = 50
 _LEAST_ROOM = 64 * 1024
 _BETWEEN_ATTEMPTS = wait_exponential(multiplier=5, exp_base=3, max=60) + wait_random(0, 2)
 _PROMPT = timedelta(seconds=10)
+LONG_PASS = 10.0
+"""Seconds after which a pass in which a request failed leaves the other targets to the next one.
+
+Where Argo CD's API server does not answer, each request takes minutes, and an abort is seen between two passes only.
+"""
 
 
 @dataclass(frozen=True)
@@ -154,14 +153,6 @@ class _Turn:
     def origin(self) -> Origin:
         """On whose behalf starts are made."""
         return Origin(self.context.promotion, self.context.actor)
-
-    def checks(self, record: Record) -> bool:
-        """Whether the target is to be judged from then on."""
-        try:
-            return self.wishes.request(record.key, record.entries).health_check
-        except TargetError:
-            # The steps were edited since; what was deployed is worth a judgement.
-            return True
 
     @cached_property
     def full(self) -> bool:
@@ -187,6 +178,31 @@ class _Look:
     def failed(self) -> bool:
         """It has ended for good, and not well."""
         return self.wait is None and not self.intends and self.attempts[-1].state is not TargetState.SUCCEEDED
+
+
+class _Pass:
+    """One pass over the targets: when it has lasted long enough, and whose requests failed in the one before."""
+
+    def __init__(self, argocd: ArgoCD) -> None:
+        self._argocd = argocd
+        self._began = asyncio.get_running_loop().time()
+        self._failed = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the targets that are left are left to the next pass."""
+        return self._failed and asyncio.get_running_loop().time() - self._began >= LONG_PASS
+
+    def failed_at(self, record: Record) -> float:
+        """When a request about the target last failed; those are the last to have their turn."""
+        return 0.0 if record.state.final else self._argocd.attempt(record.key, record.stamp).failed_at
+
+    def note(self, record: Record | None, error: KubeError | None) -> None:
+        """A request about the target of *record*, None if that has ended, failed with *error*, or none did."""
+        self._failed = self._failed or error is not None
+        if record is not None and not record.state.final:
+            failed_at = asyncio.get_running_loop().time() if error is not None else 0.0
+            self._argocd.attempt(record.key, record.stamp).failed_at = failed_at
 
 
 class ArgoCDUpdate:
@@ -223,10 +239,8 @@ class ArgoCDUpdate:
         context = turn.context
         try:
             chosen = await choose(self._argocd.admission, turn.wishes, context)
-            if isinstance(chosen, Incomplete):
-                if all(each in context.awaited for each in chosen.awaited):
-                    return Waiting(chosen.message, (), notable=True, look_after=chosen.look_after)
-                return Intend((), awaited=chosen.awaited)
+            if not isinstance(chosen, Chosen):
+                return chosen
             records = await self._intents(turn, chosen.requests)
         except (TargetError, StampError) as error:
             return Finished(StepStatus.ERRORED, str(error))
@@ -236,7 +250,7 @@ class ArgoCDUpdate:
     async def _intents(self, turn: _Turn, requests: Sequence[UpdateRequest]) -> list[Record]:
         """The intents to record; raises TargetError if they cannot be carried out, or there are too many of them."""
         context = turn.context
-        stamp, room = _stamp(context, 1), max(context.room, _LEAST_ROOM)
+        stamp, room = context.stamp(1), max(context.room, _LEAST_ROOM)
         if len(requests) * LEAST_EXTENT > room:
             raise TargetError(TOO_MANY(count=len(requests), most=room // LEAST_EXTENT))
         intend = partial(self._argocd.intend, stamp=stamp, origin=turn.origin, taken_over=context.taken_over)
@@ -299,16 +313,24 @@ class ArgoCDUpdate:
             min((seconds for seconds in again if seconds is not None), default=None),
             next((look.error for look in looks if look.error is not None), None),
             {wait.record.key: wait.cause for wait in waits},
+            least,
         )
 
     async def _looks(self, turn: _Turn) -> list[_Look]:
         """Each target in its turn. Where one failure ends all: what has ended first, and nothing is begun after it."""
         groups = by_target(turn.context.records)
         alone = turn.config.on_partial_failure == "wait"
+        order = groups if alone else sorted(groups, key=self._order_of_begin)
         looks: dict[Key, _Look] = {}
-        failed = False
-        for number, attempts in enumerate(groups if alone else sorted(groups, key=self._order_of_begin), 1):
-            look = self._glance(attempts) if failed else await self._look(turn, attempts)
+        failed, pass_ = False, _Pass(self._argocd)
+        for number, attempts in enumerate(sorted(order, key=lambda group: pass_.failed_at(group[-1])), 1):
+            if failed:
+                look = self._glance(attempts)
+            elif pass_.is_over or turn.context.called_off():
+                look = self._later(attempts)
+            else:
+                look = await self._look(turn, attempts)
+                pass_.note(look.wait.record if look.wait is not None else None, look.error)
             failed = failed or (look.failed and not alone)
             looks[attempts[-1].key] = look
             if number % _YIELD_EVERY == 0:
@@ -318,6 +340,15 @@ class ArgoCDUpdate:
     def _order_of_begin(self, attempts: Sequence[Record]) -> int:
         last = attempts[-1]
         return 0 if last.state.final else 1 if self._argocd.observe(last).present else 2
+
+    def _later(self, attempts: Sequence[Record]) -> _Look:
+        """A target that is left to the next pass: nothing is done about it, and nothing is concluded."""
+        last = attempts[-1]
+        if last.state is TargetState.WRONG_REVISION:
+            return _Look(attempts, wait=Observation(last, TRYING_AGAIN(message=last.message)))
+        if last.state.final:
+            return _Look(attempts)
+        return _Look(attempts, wait=dataclasses.replace(self._argocd.observe(last), record=last))
 
     def _glance(self, attempts: Sequence[Record]) -> _Look:
         """How a target stands, where nothing is begun on it any more."""
@@ -373,7 +404,7 @@ class ArgoCDUpdate:
         if turn.full:
             return _Look(attempts, refusal=NO_NEW_ATTEMPT(why=NO_ROOM()))
         try:
-            stamp = _stamp(context, max(record.attempt for record in attempts) + 1)
+            stamp = context.stamp(max(record.attempt for record in attempts) + 1)
             new = await self._argocd.intend(request, stamp, turn.origin)
         except (TargetError, StampError, Forbidden) as error:
             # The last attempt ended as it did; that there is no other is not its end.
@@ -419,7 +450,7 @@ class ArgoCDUpdate:
             for record in under_way:
                 await self._argocd.applications.read_live(record.key)
         except KubeError as error:
-            said = UNSEEN_WHEN_TIME_WAS_UP(time=_time(turn.context.timeout), why=error)
+            said = UNSEEN_WHEN_TIME_WAS_UP(time=turn.context.time, why=error)
             return Waiting(said, records, notable=True, error=error)
         if any(self._argocd.observe(record).record.state.final for record in under_way):
             return Waiting(first_few([wait.message for wait in waits]), records, look_after=0.0)
@@ -502,16 +533,24 @@ class ArgoCDUpdate:
         records: list[Record] = []
         waits: list[Observation] = []
         failure: KubeError | None = None
+        pass_ = _Pass(self._argocd)
+        stopped: dict[tuple[Key, str], Observation] = {}
+        for record in sorted(context.records, key=pass_.failed_at):
+            if record.state.final:
+                continue
+            error: KubeError | None = None
+            if pass_.is_over:
+                seen = dataclasses.replace(self._argocd.observe(record), record=record)
+            else:
+                seen, error = await self._stopped(record)
+                pass_.note(record, error)
+            failure = failure or error
+            stopped[record.key, record.stamp] = seen
         for record in context.records:
             if record.state.final:
                 records.append(record)
                 continue
-            try:
-                seen = await self._argocd.stop(record)
-            except KubeError as error:
-                # Each stands alone: the others are stopped, and what became of them is written.
-                failure = failure or error
-                seen = Observation(record, str(error), present=self._argocd.observe(record).present)
+            seen = stopped[record.key, record.stamp]
             if seen.record.state.final:
                 records.append(seen.record)
             elif give_up:
@@ -524,6 +563,13 @@ class ArgoCDUpdate:
             causes = {wait.record.key: wait.cause for wait in waits}
             return Waiting(first_few([wait.message for wait in waits]), records, True, again, failure, causes)
         return [bounded(record, len(records)) for record in records]
+
+    async def _stopped(self, record: Record) -> tuple[Observation, KubeError | None]:
+        """Terminate one; each stands alone: where that fails the others are stopped, and their ends told."""
+        try:
+            return await self._argocd.stop(record), None
+        except KubeError as error:
+            return Observation(record, str(error), present=self._argocd.observe(record).present), error
 
     async def _taken_back(self, context: StepContext, records: Sequence[Record], *, give_up: bool) -> list[str]:
         """What became of the fields of the spec that the starts have changed, in words."""
@@ -546,29 +592,15 @@ class ArgoCDUpdate:
         return said
 
 
-def _stamp(context: StepContext, attempt: int) -> Stamp:
-    return make_stamp(
-        context.instance, context.project, context.promotion, context.promotion_uid, context.alias, attempt
-    )
-
-
 def _time_left(context: StepContext, look: _Look) -> float | None:
     """Seconds that the target may still take; None while its time does not run."""
-    if context.timeout is None or look.wait is None or look.wait.held:
-        return None
-    free = [Time(record.free_since).datetime for record in look.attempts if record.free_since]
-    since = max([context.started_at, *(time for time in free if time <= context.now)])
-    return (context.timeout - (context.now - since)).total_seconds()
+    return None if look.wait is None or look.wait.held else context.time_left(look.attempts)
 
 
 def _timed_out(context: StepContext, said: str) -> str:
     if context.timeout is None:
         return TIMED_OUT(message=said)
-    return TIMED_OUT_AFTER(time=_time(context.timeout), message=said)
-
-
-def _time(timeout: timedelta | None) -> str:
-    return Duration.of(timeout.total_seconds()) if timeout is not None else ""
+    return TIMED_OUT_AFTER(time=context.time, message=said)
 
 
 def _check_room(records: Sequence[Record], room: int) -> None:

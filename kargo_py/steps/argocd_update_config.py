@@ -17,7 +17,7 @@ from kargo_py.deployers.argocd_admission import TargetError, UpdateRequest
 from kargo_py.deployers.base import Record
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.config import AppChoice, Config, NonEmpty, read_as
+from kargo_py.steps.config import AppChoice, Config, Flag, NonEmpty, read_as
 
 ONE_OF_TAG_AND_DIGEST = message(
     "exactly one of tag and digest must be given",
@@ -109,7 +109,7 @@ class SourceConfig(Config):
     """For a source that is a Helm chart repository."""
     desired_revision: str = ""
     """The revision that must have been applied for the step to succeed."""
-    update_target_revision: bool = False
+    update_target_revision: Flag = False
     """Write `desiredRevision`, which it needs, into the source's `targetRevision`."""
     kustomize: KustomizeConfig | None = None
     """Edits of the source's Kustomize options."""
@@ -159,12 +159,12 @@ class AppConfig(AppChoice):
 
     sources: Sequence[SourceConfig] = ()
     """What to do with the sources of the Application; without it the Application is only synced."""
-    accept_newer: bool | None = None
+    accept_newer: Flag | None = None
     """Also accept a revision that the Application's history shows to be later than the desired one, of the same source.
     From here on all fields are additions of kargo-py."""
-    prune: bool | None = None
+    prune: Flag | None = None
     """Delete what the Application has and the source has not."""
-    dry_run: bool = False
+    dry_run: Flag = False
     """Try the sync without carrying it out."""
     resources: Annotated[Sequence[ResourceConfig], Field(min_length=1)] = ()
     """Sync only these resources."""
@@ -172,9 +172,9 @@ class AppConfig(AppChoice):
     """What to sync to, in the place of the source's `targetRevision`; for an Application with one source."""
     revisions: Annotated[Sequence[str], Field(min_length=1)] = ()
     """The same for several sources: one entry for each, in the order of `spec.sources`; `""` is the source's own."""
-    health_check: bool | None = None
+    health_check: Flag | None = None
     """Whether the Stage judges the Application from then on; it does if not given."""
-    operation_started_event: bool | None = None
+    operation_started_event: Flag | None = None
     """Put an Event `OperationStarted` on the Application, as Kargo always does; needs `create` on events in its
     namespace."""
 
@@ -249,8 +249,7 @@ class Wishes:
 
     def patience(self, index: int) -> timedelta:
         """How long the entry waits until what it is about is there."""
-        waits = self._config.apps[index].wait_for_creation
-        return timedelta(seconds=waits.seconds) if waits is not None else timedelta()
+        return self._config.apps[index].patience
 
     def _concerns(self, index: int, key: Key) -> bool:
         """Whether the entry can have chosen *key*: its labels may be others by now."""

@@ -13,33 +13,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kargo_py.api.types import Duration, JsonObject, Time
-from kargo_py.argocd.application import Application, describe
-from kargo_py.argocd.targets import Choice, LeftOut, resolve
+from kargo_py.api.types import JsonObject
+from kargo_py.argocd.application import Application
+from kargo_py.argocd.targets import LeftOut, resolve
 from kargo_py.deployers.argocd_admission import Admission, TargetError, UpdateRequest, unauthorized
-from kargo_py.deployers.base import Awaited
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update_config import Wishes
-from kargo_py.steps.base import StepContext, first_few
+from kargo_py.steps.base import Intend, StepContext, Waiting, first_few
+from kargo_py.steps.creation import not_there, staying, time_left, until_created
 
 NONE_AUTHORIZED = message(
     'found {count} Application(s) matching selector "{selector}" in namespace "{namespace}", but none are authorized '
     "for Stage {stage}: {why}",
     do="Set the annotation `kargo.akuity.io/authorized-stage` of the Applications that are meant to the "
     "`<project>:<stage>` named here, or correct `selector` in the step's config; then promote again.",
-    shown=Shown.PROMOTION,
-)
-NOT_CREATED = message(
-    "{missing}; it was waited for {time}",
-    do="Nobody made such an Application in that time. See what the ApplicationSet that should have says, raise "
-    "`waitForCreation`, or correct the entry; then promote again.",
-    shown=Shown.PROMOTION,
-)
-WAITS_FOR_CREATION = message(
-    "waits for {what} to be created, until {time}",
-    do="The step begins by itself when the Application is made, and fails at that time if it is not. See what the "
-    "ApplicationSet that should make it says.",
     shown=Shown.PROMOTION,
 )
 LEFT_OUT = message(
@@ -53,12 +41,6 @@ AND_OTHERS = message(
     do="Of *left out*: the names of further Applications, as far as there is room for them.",
     shown=Shown.PROMOTION | Shown.EVENT,
 )
-SUCH_AN_APPLICATION = message(
-    'an Argo CD Application matching selector "{selector}" in namespace "{namespace}"',
-    do="Part of *waits for … to be created*.",
-    shown=Shown.PROMOTION,
-)
-
 _REASONS = 3
 _NAMES = 20
 _OUTPUT = "leftOut"
@@ -72,42 +54,39 @@ class Chosen:
     left_out: Sequence[LeftOut]
 
 
-@dataclass(frozen=True, slots=True)
-class Incomplete:
-    """Something has yet to be made; ``look_after`` seconds the waiting for the first of it is over."""
-
-    awaited: Sequence[Awaited]
-    message: str
-    look_after: float
-
-
-async def choose(admission: Admission, wishes: Wishes, context: StepContext) -> Chosen | Incomplete:
-    """Find what the entries are about; raises TargetError if there is no such thing and none can come.
+async def choose(admission: Admission, wishes: Wishes, context: StepContext) -> Chosen | Intend | Waiting:
+    """Find what the entries are about, or wait for it; raises TargetError if it is not there and none can come.
 
     Neither is that said nor is a selector's choice made from the cache alone: another resource's watch may be ahead of
     this one's, and who labels an Application and promotes then means that one, too.
     """
     choices = wishes.choices
     selecting = [index for index, choice in enumerate(choices) if choice.selector is not None]
-    found = [admission.find(choice) for choice in choices]
-    looked: set[int] = set()
-    while True:
+    found: list[Sequence[Application]] = []
+    for choice in choices:
         # Matching may be much work, and others have theirs.
         await asyncio.sleep(0)
-        resolution = resolve(choices, found, partial(unauthorized, stage=context.stage_key))
-        over = [index for index in resolution.missing if _time_left(wishes, index, context) <= 0]
+        found.append(admission.find(choice))
+    looked: set[int] = set()
+    while True:
+        await asyncio.sleep(0)
+        there = [staying(apps, time_left(wishes.patience(index), context)) for index, apps in enumerate(found)]
+        resolution = resolve(choices, there, partial(unauthorized, stage=context.stage_key))
+        over = [index for index in resolution.missing if time_left(wishes.patience(index), context) <= 0]
         refused = sorted([*over, *resolution.barred])
         if refused and looked.issuperset(refused[:_REASONS]):
             said = [_refusal(wishes, index, found[index], context) for index in refused[:_REASONS]]
             raise TargetError(first_few(said, len(refused)))
         if resolution.missing and not refused:
-            return _incomplete(wishes, resolution.missing, context)
-        doubtful = next((index for index in [*refused, *selecting] if index not in looked), None)
-        if doubtful is None:
+            return until_created([(choices[index], wishes.patience(index)) for index in resolution.missing], context)
+        doubtful = [index for index in refused[:_REASONS] or selecting if index not in looked]
+        if not doubtful:
             requests = [target_request(wishes, target) for target in resolution.targets.items()]
             return Chosen(requests, resolution.left_out)
-        found[doubtful] = await admission.look(choices[doubtful])
-        looked.add(doubtful)
+        for index in doubtful:
+            await asyncio.sleep(0)
+            found[index] = await admission.look(choices[index])
+        looked.update(doubtful)
 
 
 def target_request(wishes: Wishes, target: tuple[Key, Sequence[int]]) -> UpdateRequest:
@@ -117,43 +96,18 @@ def target_request(wishes: Wishes, target: tuple[Key, Sequence[int]]) -> UpdateR
     return wishes.request(key, entries if selected else ())
 
 
-def _time_left(wishes: Wishes, index: int, context: StepContext) -> float:
-    """Seconds for which the entry may still wait for what it is about, counted from the start of the step."""
-    waits = wishes.patience(index)
-    return (waits - (context.now - context.started_at)).total_seconds() if waits else 0.0
-
-
 def _refusal(wishes: Wishes, index: int, apps: Sequence[Application], context: StepContext) -> str:
     """Why nothing can be done about the entry: nothing is there, or none of *apps*, which are there, may be touched."""
     choice = wishes.choices[index]
     if not apps:
-        waits = wishes.patience(index)
-        return NOT_CREATED(missing=choice.missing, time=Duration.of(waits.total_seconds())) if waits else choice.missing
+        return not_there(choice, wishes.patience(index))
     return NONE_AUTHORIZED(
         count=len(apps),
-        selector=choice.selector,
+        selector=choice.selector.shown if choice.selector is not None else "",
         namespace=choice.namespace,
         stage=context.stage_key,
         why=unauthorized(min(apps, key=lambda app: app.key), context.stage_key),
     )
-
-
-def _incomplete(wishes: Wishes, missing: Sequence[int], context: StepContext) -> Incomplete:
-    awaited, said = [], []
-    for index in missing:
-        choice, until = wishes.choices[index], Time.of(context.started_at + wishes.patience(index))
-        selector = choice.selector.wire() if choice.selector is not None else None
-        awaited.append(Awaited(context.alias, choice.namespace, choice.name, selector))
-        said.append(WAITS_FOR_CREATION(what=described(choice), time=until))
-    left = min(_time_left(wishes, index, context) for index in missing)
-    return Incomplete(awaited, first_few(said), left)
-
-
-def described(choice: Choice) -> str:
-    """What *choice* is about, as a thing that is not there yet."""
-    if choice.selector is None:
-        return describe(Key(choice.namespace, choice.name))
-    return SUCH_AN_APPLICATION(selector=choice.selector, namespace=choice.namespace)
 
 
 # --- what was left out ------------------------------------------------------------------------------------------------

@@ -8,19 +8,20 @@ must survive a restart: what each Application was like when the step began, and 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 import msgspec
 from pydantic import AfterValidator, Field
 
 from kargo_py.api.promotion import StepStatus
-from kargo_py.api.stamp import StampError, make_stamp
-from kargo_py.api.types import Duration, JsonObject, Time
+from kargo_py.api.stamp import StampError
+from kargo_py.api.types import JsonObject, Time
 from kargo_py.argocd.application import Application, describe
-from kargo_py.argocd.targets import Choice, Resolution, resolve
+from kargo_py.argocd.targets import Choice, resolve
 from kargo_py.argocd.waiting import (
     Asked,
     Asking,
@@ -33,17 +34,18 @@ from kargo_py.argocd.waiting import (
     decide_look,
     health_to_keep,
     judge,
-    news,
 )
 from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.deployers.argocd_admission import TargetError
 from kargo_py.deployers.argocd_records import Watched
-from kargo_py.deployers.base import Awaited, Record, TargetState, footprint
+from kargo_py.deployers.base import Record, TargetState, footprint
 from kargo_py.kube.errors import Conflict, KubeError, NotFound
+from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.argocd_update import INVALID_CONFIGURATION
-from kargo_py.steps.argocd_update_targets import NOT_CREATED, WAITS_FOR_CREATION, described
+from kargo_py.steps.argocd_update import LONG_PASS
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, first_few
-from kargo_py.steps.config import AppChoice, Config, read_as
+from kargo_py.steps.config import INVALID_CONFIGURATION, AppChoice, Config, read_as
+from kargo_py.steps.creation import not_there, staying, time_left, until_created
 
 NAMED_TWICE = message(
     "names {what} twice",
@@ -112,11 +114,6 @@ class AppConfig(AppChoice):
     wait_for: Annotated[Sequence[WaitFor], Field(min_length=1), AfterValidator(_each_once)] = _DEFAULT
     """What to wait for. Of `health`, `suspended` and `degraded` one is enough; all else that is named must be so."""
 
-    @property
-    def patience(self) -> timedelta:
-        """How long it may take until there is such an Application."""
-        return timedelta(seconds=self.wait_for_creation.seconds) if self.wait_for_creation else timedelta()
-
 
 class ArgoCDWaitConfig(Config):
     """The configuration of the step."""
@@ -149,6 +146,21 @@ class _Looks:
     def of(self, *standings: Standing) -> list[_Seen]:
         """Those that stand so."""
         return [each for each in self.seen if each.judgement.standing in standings]
+
+    @property
+    def waits(self) -> list[_Seen]:
+        """Those that are not yet as they are waited to be."""
+        return self.of(Standing.NOT_YET)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether there is still something to wait for."""
+        return bool(self.waits) and not self.of(Standing.FAILED, Standing.BROKEN)
+
+    @property
+    def said(self) -> str:
+        """What is still waited for."""
+        return first_few([each.judgement.message for each in self.waits])
 
     @property
     def records(self) -> list[Record]:
@@ -194,111 +206,119 @@ class ArgoCDWait:
     async def _begin(self, context: StepContext, config: ArgoCDWaitConfig) -> StepOutcome:
         """Find the Applications, and say what they are like before Argo CD is asked to look at them."""
         choices = [app.choice(self._argocd.default_namespace) for app in config.apps]
-        resolution = await self._find(context, config, choices)
-        missing = [index for index in resolution.missing if _time_left(context, config, index) <= 0]
-        if missing:
-            said = [_absent(choices[index], config.apps[index].patience) for index in missing]
-            return Finished(StepStatus.ERRORED, first_few(said))
-        if resolution.missing:
-            return _to_be_created(context, config, choices, resolution.missing)
+        found = await self._find(context, config, choices)
+        resolution = resolve(choices, found, _anybody)
+        missing = [(choices[index], config.apps[index].patience) for index in resolution.missing]
+        if over := [each for each in missing if time_left(each[1], context) <= 0]:
+            return Finished(StepStatus.ERRORED, first_few([not_there(*each) for each in over]))
         try:
-            stamp = str(
-                make_stamp(
-                    context.instance, context.project, context.promotion, context.promotion_uid, context.alias, 1
-                )
-            )
-        except StampError as error:
+            if missing:
+                return until_created(missing, context)
+            stamp = str(context.stamp(1))
+        except (StampError, TargetError) as error:
             return Finished(StepStatus.ERRORED, str(error))
-        apps = [(self._argocd.applications.get(key), entries) for key, entries in resolution.targets.items()]
-        there = [(app, entries) for app, entries in apps if app is not None]
-        if skipped := [app for app, _ in there if app.metadata.annotations.skip_reconcile == "true"]:
+        apps = {app.key: app for each in found for app in each}
+        if skipped := [app for app in apps.values() if app.metadata.annotations.skip_reconcile == "true"]:
             return Finished(StepStatus.ERRORED, first_few([IS_SKIPPED(app=app) for app in skipped]))
         # Its time begins when all are there.
         late = context.now - context.started_at > _PROMPT
         since = str(Time.of(context.now)) if late else None
-        records = [_record(app, context.alias, stamp, entries, since) for app, entries in there]
+        records = [
+            _record(apps[key], context.alias, stamp, entries, since) for key, entries in resolution.targets.items()
+        ]
         needed, room = footprint(records) + _LATER * len(records), max(context.room, _ENOUGH)
         if needed > room:
             return Finished(StepStatus.ERRORED, TOO_MANY_TO_WAIT_FOR(count=len(records), needed=needed, room=room))
         return Intend(records)
 
-    async def _find(self, context: StepContext, config: ArgoCDWaitConfig, choices: Sequence[Choice]) -> Resolution:
-        """What the entries are about.
+    async def _find(
+        self, context: StepContext, config: ArgoCDWaitConfig, choices: Sequence[Choice]
+    ) -> Sequence[Sequence[Application]]:
+        """The Applications that each entry is about.
 
         Neither that there is nothing nor a selector's choice is taken from the cache alone: another resource's watch
         may be ahead of this one's.
         """
         admission = self._argocd.admission
-        found = [admission.find(choice) for choice in choices]
+        left = [time_left(app.patience, context) for app in config.apps]
+        found: list[Sequence[Application]] = []
+        for index, choice in enumerate(choices):
+            # Matching may be much work, and others have theirs.
+            await asyncio.sleep(0)
+            found.append(staying(admission.find(choice), left[index]))
         absent = [index for index, apps in enumerate(found) if not apps]
-        if absent and all(_time_left(context, config, index) > 0 for index in absent):
-            return resolve(choices, found, _anybody)
+        if absent and all(left[index] > 0 for index in absent):
+            return found
         for index, choice in enumerate(choices):
             if choice.selector is not None or index in absent:
-                found[index] = await admission.look(choice)
-        return resolve(choices, found, _anybody)
+                await asyncio.sleep(0)
+                found[index] = staying(await admission.look(choice), left[index])
+        return found
 
     # -- how they stand ---------------------------------------------------------------------------------------------
 
     async def _go_on(self, context: StepContext, config: ArgoCDWaitConfig) -> StepOutcome:
-        """Judge all, and end if that decides it."""
-        looks = _Looks([await self._look(config, record) for record in context.records])
-        if bad := looks.of(Standing.FAILED, Standing.BROKEN):
-            status = StepStatus.FAILED if looks.of(Standing.FAILED) else StepStatus.ERRORED
-            return _finished(looks, status, first_few([each.judgement.message for each in bad]))
-        waits = looks.of(Standing.NOT_YET)
-        if not waits:
-            return _finished(looks, StepStatus.SUCCEEDED, "")
-        said = first_few([each.judgement.message for each in waits])
-        left = None
-        if context.timeout is not None:
-            left = (context.timeout - (context.now - _began(context))).total_seconds()
-            if left <= 0:
-                time = Duration.of(context.timeout.total_seconds())
-                if unseen := await self._unseen(looks, time):
-                    return unseen
-                return _finished(looks, StepStatus.FAILED, NOT_THERE_IN_TIME(time=time, message=said))
-        again = [left, *(each.judgement.look_after for each in waits)]
+        """Judge all, and end if that decides it, or if the time is up."""
+        looks, left = await self._looks(context, config), context.time_left(context.records)
+        if looks.undecided and left is not None and left <= 0:
+            try:
+                # That it did not come true is never said from the cache alone: Argo CD's API server may be away.
+                for record in context.records:
+                    await self._argocd.applications.read_live(record.key)
+            except KubeError as error:
+                said = UNSEEN_IN_TIME(time=context.time, why=error)
+                return Waiting(said, looks.records, notable=True, error=error)
+            looks = await self._looks(context, config)
+            if looks.undecided:
+                said = NOT_THERE_IN_TIME(time=context.time, message=looks.said)
+                return _finished(looks, StepStatus.FAILED, said)
+        if not looks.undecided:
+            return _decided(looks)
+        again = [left, *(each.judgement.look_after for each in looks.waits)]
         return Waiting(
-            said,
+            looks.said,
             looks.records,
-            notable=not all(each.judgement.passing for each in waits),
+            notable=not all(each.judgement.passing for each in looks.waits),
             look_after=min((seconds for seconds in again if seconds is not None), default=None),
-            error=next((each.error for each in waits if each.error is not None), None),
+            error=next((each.error for each in looks.waits if each.error is not None), None),
+            up_in=left,
         )
 
-    async def _unseen(self, looks: _Looks, time: str) -> Waiting | None:
-        """What to wait for before the time is up; None if it is.
+    async def _looks(self, context: StepContext, config: ArgoCDWaitConfig) -> _Looks:
+        """Each target; where a request failed, and that took long, nothing is asked about those that are left."""
+        loop, seen, failed = asyncio.get_running_loop(), dict[Key, _Seen](), False
+        began = loop.time()
+        for record in sorted(context.records, key=self._was_refused):
+            late = failed and loop.time() - began >= LONG_PASS
+            look = await self._look(config, record, ask=not late and not context.called_off())
+            failed = failed or look.error is not None
+            seen[record.key] = look
+        return _Looks([seen[record.key] for record in context.records])
 
-        That something is not so is never said in the end from the cache alone: Argo CD's API server may be away.
-        """
-        before = [each.app for each in looks.seen]
-        try:
-            now = [await self._argocd.applications.read_live(each.record.key) for each in looks.seen]
-        except KubeError as error:
-            said = UNSEEN_IN_TIME(time=time, why=error)
-            return Waiting(said, looks.records, notable=True, error=error)
-        unchanged = [was and news(was) for was in before] == [is_ and news(is_) for is_ in now]
-        return None if unchanged else Waiting("", looks.records, look_after=0.0)
+    def _was_refused(self, record: Record) -> bool:
+        watched = self._argocd.attempt(record.key, record.stamp).watched
+        return watched is not None and watched.refused != ""
 
-    async def _look(self, config: ArgoCDWaitConfig, record: Record) -> _Seen:
-        """How one target stands; Argo CD is asked to look at it where it has to be."""
-        wanted = _wanted(config, record, self._argocd.default_namespace)
+    async def _look(self, config: ArgoCDWaitConfig, record: Record, *, ask: bool) -> _Seen:
+        """How one target stands; with *ask* Argo CD is asked to look at it where it has to be."""
+        wanted = wanted_of(config, record, self._argocd.default_namespace)
         if wanted is None:
             lost = Judgement(Standing.FAILED, NOT_CHOSEN_ANY_MORE(app=describe(record.key)))
             return _Seen(record, self._argocd.applications.get(record.key), lost)
         app = await self._argocd.applications.read(record.key)
         error = None
         asking = Asking(Look.DONE) if record.looked else Asking(Look.WAIT)
-        if app is not None and app.metadata.uid == record.uid and not record.looked:
+        if ask and app is not None and app.metadata.uid == record.uid and not record.looked:
             asking, app, error = await self._have_looked_at(app, record)
         judgement = self._judge(app, record, wanted, asking)
-        if judgement.refresh and app is not None and self._may_ask(app, record):
-            # It has looked once, and does not by itself where it should.
-            _, app, error = await self._ask(app, record)
-        if app is not None and judgement.standing is Standing.NOT_YET and (why := self._watched(app, record).refused):
-            judgement = Judgement(Standing.NOT_YET, why, judgement.look_after)
         looked = record.looked or asking.look is Look.DONE
+        if ask and judgement.refresh and app is not None:
+            # It has looked once, and does not by itself where it should.
+            again, app, error = await self._ask_again(app, record)
+            judgement = dataclasses.replace(judgement, look_after=again.look_after)
+        to_be_asked = judgement.standing is Standing.NOT_YET and (judgement.refresh or not looked)
+        if to_be_asked and app is not None and (why := self._watched(app, record).refused):
+            judgement = Judgement(Standing.NOT_YET, why, judgement.look_after)
         kept = health_to_keep(record.seen_health, app) if app is not None else record.seen_health
         state = TargetState.RUNNING if looked else TargetState.PENDING
         now = msgspec.structs.replace(record, looked=looked, seen_health=kept, state=state)
@@ -340,10 +360,11 @@ class ArgoCDWait:
         kept.asked = Asked(asyncio.get_running_loop().time(), app.status.reconciled_at)
         return Asking(Look.WAIT), self._argocd.applications.get(app.key), None
 
-    def _may_ask(self, app: Application, record: Record) -> bool:
-        """Whether Argo CD was not asked a moment ago."""
+    async def _ask_again(self, app: Application, record: Record) -> tuple[Asking, Application | None, KubeError | None]:
+        """Ask Argo CD to look once more, unless it was asked a moment ago."""
         now, kept = asyncio.get_running_loop().time(), self._watched(app, record)
-        return decide_look(app, kept.asked, kept.standing, kept.since, now).look in {Look.ASK, Look.DONE}
+        decided = decide_look(app, kept.asked, kept.standing, kept.since, now)
+        return (decided, app, None) if decided.look is Look.WAIT else await self._ask(app, record)
 
     def _watched(self, app: Application, record: Record) -> Watched:
         """What this process has seen of *app*, which it remembers as long as the step waits for it."""
@@ -360,12 +381,6 @@ _SEVERITY = (Standing.READY, Standing.NOT_YET, Standing.BROKEN, Standing.FAILED)
 
 def _anybody(_app: Application) -> None:
     """No Application is barred: it is only looked at."""
-
-
-def _began(context: StepContext) -> datetime:
-    """Since when the time of the step counts: from its start, or from when all was there that it had to wait for."""
-    free = [Time(record.free_since).datetime for record in context.records if record.free_since]
-    return max([context.started_at, *(time for time in free if time <= context.now)])
 
 
 def _record(app: Application, alias: str, stamp: str, entries: Sequence[int], since: str | None) -> Record:
@@ -385,7 +400,7 @@ def _record(app: Application, alias: str, stamp: str, entries: Sequence[int], si
     )
 
 
-def _wanted(config: ArgoCDWaitConfig, record: Record, default_namespace: str) -> list[frozenset[WaitFor]] | None:
+def wanted_of(config: ArgoCDWaitConfig, record: Record, default_namespace: str) -> list[frozenset[WaitFor]] | None:
     """What is waited for, by each entry that chose the target; None if the entries are others by now."""
     if not record.entries or not all(0 <= index < len(config.apps) for index in record.entries):
         return None
@@ -397,34 +412,13 @@ def _wanted(config: ArgoCDWaitConfig, record: Record, default_namespace: str) ->
     return [frozenset(app.wait_for) for app in apps]
 
 
-def _time_left(context: StepContext, config: ArgoCDWaitConfig, index: int) -> float:
-    """Seconds for which the entry may still wait for what it is about, counted from the start of the step."""
-    waits = config.apps[index].patience
-    return (waits - (context.now - context.started_at)).total_seconds() if waits else 0.0
-
-
-def _absent(choice: Choice, patience: timedelta) -> str:
-    if not patience:
-        return choice.missing
-    return NOT_CREATED(missing=choice.missing, time=Duration.of(patience.total_seconds()))
-
-
-def _to_be_created(
-    context: StepContext, config: ArgoCDWaitConfig, choices: Sequence[Choice], missing: Sequence[int]
-) -> Intend | Waiting:
-    """Wait until somebody makes what the entries *missing* are about."""
-    awaited, said, left = [], [], []
-    for index in missing:
-        choice = choices[index]
-        seconds = _time_left(context, config, index)
-        selector = choice.selector.wire() if choice.selector is not None else None
-        awaited.append(Awaited(context.alias, choice.namespace, choice.name, selector))
-        until = Time.of(context.now + timedelta(seconds=seconds))
-        said.append(WAITS_FOR_CREATION(what=described(choice), time=until))
-        left.append(seconds)
-    if all(each in context.awaited for each in awaited):
-        return Waiting(first_few(said), (), notable=True, look_after=min(left))
-    return Intend((), awaited=awaited)
+def _decided(looks: _Looks) -> Finished:
+    """The end of a step that has nothing to wait for any more."""
+    bad = looks.of(Standing.FAILED, Standing.BROKEN)
+    if not bad:
+        return _finished(looks, StepStatus.SUCCEEDED, "")
+    status = StepStatus.FAILED if looks.of(Standing.FAILED) else StepStatus.ERRORED
+    return _finished(looks, status, first_few([each.judgement.message for each in bad]))
 
 
 def _finished(looks: _Looks, status: StepStatus, said: str) -> Finished:

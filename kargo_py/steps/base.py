@@ -7,13 +7,15 @@ call comes a moment later or from another process after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kargo_py.api.names import Actor
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
+from kargo_py.api.stamp import Stamp, make_stamp
+from kargo_py.api.types import Duration, Time
 from kargo_py.deployers.base import Awaited, Record, WaitCause
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.errors import KubeError
@@ -21,6 +23,11 @@ from kargo_py.kube.predicates import Predicate, always
 from kargo_py.kube.resources import Key
 
 T = TypeVar("T")
+
+
+def _never() -> bool:
+    return False
+
 
 ROOM = 512 * 1024
 """Bytes that a Promotion should not exceed: etcd takes 1.5 MiB, and its Stage and its readers have to cope with it."""
@@ -34,7 +41,8 @@ class StepContext:
     ``timeout`` None: the step may take as long as it takes; it counts from ``started_at``. What is being stopped is
     waited for as long as ``patience``. ``taken_over``: the Promotion was Running without records when it was read, so
     something else, a real Kargo say, may have begun this step. ``awaited`` is what this step is recorded to wait for,
-    ``output`` what it has put out so far. ``room``: bytes that its records may take in the Promotion.
+    ``output`` what it has put out so far. ``room``: bytes that its records may take in the Promotion. ``called_off``
+    tells whether it was meanwhile asked to abort: then nothing more is to be begun, and ``stop`` is called next.
     """
 
     instance: str
@@ -54,11 +62,32 @@ class StepContext:
     awaited: Sequence[Awaited] = ()
     output: Any = None
     room: int = ROOM
+    called_off: Callable[[], bool] = _never
 
     @property
     def stage_key(self) -> str:
         """``<project>:<stage>``, as Applications authorise it."""
         return f"{self.project}:{self.stage}"
+
+    def stamp(self, attempt: int) -> Stamp:
+        """What names an attempt of this step; raises StampError."""
+        return make_stamp(self.instance, self.project, self.promotion, self.promotion_uid, self.alias, attempt)
+
+    def time_left(self, records: Iterable[Record]) -> float | None:
+        """Seconds that a target with these *records* may still take, None without limit.
+
+        They count from the start of the step, or from when the target became free.
+        """
+        if self.timeout is None:
+            return None
+        free = [Time(record.free_since).datetime for record in records if record.free_since]
+        since = max([self.started_at, *(time for time in free if time <= self.now)])
+        return (self.timeout - (self.now - since)).total_seconds()
+
+    @property
+    def time(self) -> str:
+        """How long the step may take, in the words of its configuration; "" without limit."""
+        return Duration.of(self.timeout.total_seconds()) if self.timeout is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +110,8 @@ class Waiting:
 
     ``records`` carry endings seen meanwhile. ``notable``: the user should read ``message`` while it lasts.
     ``look_after``: seconds after which to call again if no event does. ``error``: a request about one of the targets
-    failed; the call is repeated after a back-off, and what is known of the others is written first. ``causes``: why
-    each target is waited for.
+    failed; the call is repeated after a back-off, and what is known of the others is written first; but not later than
+    in ``up_in`` seconds, when the step has had its time. ``causes``: why each target is waited for.
     """
 
     message: str
@@ -91,6 +120,7 @@ class Waiting:
     look_after: float | None = None
     error: KubeError | None = None
     causes: Mapping[Key, WaitCause] = field(default_factory=dict)
+    up_in: float | None = None
 
     @property
     def cause(self) -> WaitCause:

@@ -2,21 +2,69 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from kargo_py.api.types import PlainDuration, wire_name
+from kargo_py.api.types import KUBERNETES_NAME_PATTERN, PlainDuration, wire_name
 from kargo_py.argocd.selectors import Operator, Selector, read_selector
 from kargo_py.argocd.targets import Choice
 from kargo_py.messages import Shown, message
 
+INVALID_CONFIGURATION = message(
+    "invalid configuration: {faults}",
+    do="Nothing was started, unless the steps were edited while they ran: then the message goes on with what was left "
+    "to run. Correct the fields named in the step's `config`, in the Stage's template too, then create a new "
+    "Promotion.",
+    shown=Shown.PROMOTION,
+)
 NOT_A_STRING = message(
     "must be a string; put a revision made of digits in quotes",
     do="Part of *invalid configuration*: YAML takes `123456`, `1e6` or `true` without quotes for something else. "
     'Write `"123456"`.',
+    shown=Shown.PROMOTION,
+)
+IS_REQUIRED = message(
+    "must be given",
+    do="Part of *invalid configuration*: the step's reference says what this field is for.",
+    shown=Shown.PROMOTION,
+)
+NOT_AN_OBJECT = message(
+    "must be an object, with fields",
+    do="Part of *invalid configuration*: this part of the step's config consists of `field: value` lines.",
+    shown=Shown.PROMOTION,
+)
+NOT_A_LIST = message(
+    "must be a list",
+    do="Part of *invalid configuration*: write each entry of this field in a line that begins with `- `.",
+    shown=Shown.PROMOTION,
+)
+NOT_A_BOOLEAN = message(
+    "must be true or false, without quotes",
+    do="Part of *invalid configuration*: write `true` or `false`; a text, like `yes` or one in quotes, is not taken "
+    "for the one or the other.",
+    shown=Shown.PROMOTION,
+)
+NOT_A_NAME = message(
+    "{name} cannot be the name of an object of Kubernetes",
+    do="Part of *invalid configuration*: a name is at most 253 lower case letters, digits, `-` and `.`, beginning and "
+    "ending with a letter or digit, and a namespace has no `.`.",
+    shown=Shown.PROMOTION,
+)
+EMPTY = message(
+    "must not be empty",
+    do="Part of *invalid configuration*: give the field a value or the list an entry, or take the field away if the "
+    "step's reference does not require it.",
+    shown=Shown.PROMOTION,
+)
+NO_SUCH_FIELD = message(
+    "there is no such field",
+    do="Part of *invalid configuration*: correct the name, upper and lower case too, or its place; the step's "
+    "reference has all fields. `config.app` where `config.apps` was meant is an example.",
     shown=Shown.PROMOTION,
 )
 ONE_OF_NAME_AND_SELECTOR = message(
@@ -34,6 +82,22 @@ class Config(BaseModel):
 
 
 NonEmpty = Annotated[str, Field(min_length=1)]
+Flag = Annotated[bool, Field(strict=True)]
+"""A boolean; ``"no"`` is none, and what it might turn on or off is not to be guessed."""
+
+_LONGEST_NAME = 253
+_SHOWN = 80
+
+
+def _name(text: str) -> str:
+    # What is none would get into URLs.
+    if text and not (len(text) <= _LONGEST_NAME and re.fullmatch(KUBERNETES_NAME_PATTERN.strip("^$"), text)):
+        raise ValueError(NOT_A_NAME(name=repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")))
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name)]
+"""The name of an object, or ``""``."""
 
 
 class LabelExpression(Config):
@@ -63,11 +127,11 @@ def _selector(value: Any) -> Selector | None:
 class AppChoice(Config):
     """Which Applications an entry is about: one by name, or all with certain labels."""
 
-    name: str = ""
+    name: Name = ""
     """The Application, by name; exactly one of `name` and `selector`."""
     selector: Annotated[Selector | None, PlainValidator(_selector, json_schema_input_type=LabelSelector)] = None
     """The Applications, by label: all requirements must hold."""
-    namespace: str = ""
+    namespace: Name = ""
     """Namespace of the Applications; that of `--argocd-namespace` if not given."""
     wait_for_creation: PlainDuration | None = None
     """How long to wait until there is such an Application, like `5m`. An addition of kargo-py."""
@@ -77,6 +141,12 @@ class AppChoice(Config):
         if bool(self.name) == bool(self.selector):
             raise ValueError(ONE_OF_NAME_AND_SELECTOR())
         return self
+
+    @property
+    def patience(self) -> timedelta:
+        """How long to wait until there is such an Application; 0: not at all."""
+        waits = self.wait_for_creation
+        return timedelta(seconds=waits.seconds) if waits is not None else timedelta()
 
     def choice(self, default_namespace: str) -> Choice:
         """Which Applications these are."""
@@ -102,8 +172,21 @@ def _where(location: Sequence[int | str]) -> str:
 
 
 def _what(fault: ErrorDetails) -> str:
-    if fault["type"] == "string_type" and isinstance(
-        fault["input"], int | float
-    ):  # in YAML without quotes; bool is int
-        return NOT_A_STRING()
-    return fault["msg"].removeprefix("Value error, ")
+    """What is wrong; in pydantic's words only where those are not Python's."""
+    match fault["type"]:
+        case "string_type" if isinstance(fault["input"], int | float):  # in YAML without quotes; bool is int
+            return NOT_A_STRING()
+        case "missing":
+            return IS_REQUIRED()
+        case "extra_forbidden":
+            return NO_SUCH_FIELD()
+        case "model_type":
+            return NOT_AN_OBJECT()
+        case "is_instance_of" | "sequence_str":
+            return NOT_A_LIST()
+        case "too_short" | "string_too_short":
+            return EMPTY()
+        case "bool_type":
+            return NOT_A_BOOLEAN()
+        case _:
+            return fault["msg"].removeprefix("Value error, ")

@@ -263,6 +263,8 @@ def test_step_alias() -> None:
     """A step without alias is called by its number, from 1."""
     assert PromotionStep(uses="http").alias(0) == "step-1"
     assert PromotionStep(uses="http", as_="call").alias(0) == "call"
+    assert PromotionStep(uses="http", as_=" call ").alias(0) == "call"
+    assert PromotionStep(uses="http", as_="  ").alias(2) == "step-3"
 
 
 def test_severity_of_steps() -> None:

@@ -144,11 +144,14 @@ CASES = [
     *(
         Rule(
             f"{where}: an alias twice",
-            made({**STEP, "as": "a"}, STEP, {**STEP, "as": "A"}, STEP, {**STEP, "as": ""}, {**STEP, "as": ""}),
-            made({**STEP, "as": "a"}, STEP, {**STEP, "as": "a"}),
+            made(
+                {**STEP, "as": "a"}, STEP, {**STEP, "as": "A"}, STEP, *({**STEP, "as": a} for a in ("", "", " ", " "))
+            ),
+            made({**STEP, "as": "a"}, STEP, {**STEP, "as": again}),
             rules.STEP_ALIAS_TWICE(),
         )
         for where, made in (("Stage", stage), ("PromotionTask", task))
+        for again in ("a", " a ")
     ),
     Rule(
         "an alias twice, of a step and a task",
@@ -457,6 +460,8 @@ def test_admitting_in_the_write_that_changes_the_spec(crds: ApiServer, stored: M
         {"commits": [{**FREIGHT["commits"][0], "id": "0"}]},
         {"commits": [{**FREIGHT["commits"][0], "tag": "v1"}]},
         {"commits": [{**FREIGHT["commits"][0], "unknown": {"kept": 2}}]},
+        # One field less that is known, and one more that is not.
+        {"commits": [{"repoURL": FREIGHT["commits"][0]["repoURL"], "unknown": {"kept": 1.5}, "other": 1}]},
     ],
     ids=str,
 )

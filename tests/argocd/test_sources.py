@@ -182,3 +182,29 @@ def test_the_spec_is_not_touched() -> None:
     edit_sources(spec, [SourceUpdate(REPO, helm_parameters=[HelmParameter("a", "1")])])
 
     assert spec == single(helm={"parameters": [{"name": "a", "value": "0"}]})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("helm", "x"),
+        ("helm", ["x"]),
+        ("helm", {"parameters": "x"}),
+        ("helm", {"parameters": ["x"]}),
+        ("helm", {"parameters": [None]}),
+        ("helm", {"parameters": {"a": 1}}),
+        ("kustomize", "x"),
+        ("kustomize", ["x"]),
+    ],
+)
+def test_a_source_that_is_not_of_its_form(field: str, value: object) -> None:
+    """Where the CRD has no schema anything may stand there: that is told, and nothing breaks."""
+    update = SourceUpdate(
+        "https://a.example/r",
+        kustomize_images=[KustomizeImage("i", tag="t")],
+        helm_parameters=[HelmParameter("k", "v")],
+    )
+    spec = Spec(source={"repoURL": "https://a.example/r", field: value})
+
+    with pytest.raises(SourceUpdateError, match=f"cannot be changed: .*{field}.* must be"):
+        edit_sources(spec, [update])

@@ -10,7 +10,7 @@ import pytest
 from kargo_py.api.stamp import STAMP_KEY
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.start import revert_patch
-from kargo_py.argocd.stop import nudge_patch, terminate_patch
+from kargo_py.argocd.stop import nudge_patch, refresh_patch, terminate_patch
 from kargo_py.kube.client import PatchType
 
 Build = Callable[..., Application]
@@ -79,6 +79,14 @@ def test_nudge(app: Build, there: str | None, asked: str) -> None:
     patch = nudge_patch(app(metadata={"annotations": annotations}))
 
     assert patch.body == {"metadata": {"annotations": {"argocd.argoproj.io/refresh": asked}}}
+
+
+@pytest.mark.parametrize(("hard", "asked"), [(False, "normal"), (True, "hard")])
+def test_refresh(app: Build, hard: bool, asked: str) -> None:
+    """It is refused if anything has happened since the decision."""
+    patch = refresh_patch(app(), hard=hard)
+
+    assert patch.body == {"metadata": {"resourceVersion": "7", "annotations": {"argocd.argoproj.io/refresh": asked}}}
 
 
 def test_revert(app: Build) -> None:

@@ -24,7 +24,6 @@ from kargo_py.argocd.waiting import (
     decide_look,
     health_to_keep,
     judge,
-    look_patch,
     news,
 )
 from tests.argocd.conftest import application
@@ -266,13 +265,6 @@ def test_decide_look(subject: Application, asked: Asked | None, standing: float,
 
     assert (decided.look, decided.late) == (expected.look, expected.late)
     assert decided.look_after == (None if expected.look_after is None else pytest.approx(expected.look_after))
-
-
-def test_look_patch() -> None:
-    """It is refused if anything has happened since the decision."""
-    body = look_patch(WELL).body
-
-    assert body == {"metadata": {"resourceVersion": "7", "annotations": {REFRESH: "hard"}}}
 
 
 class Worker:

@@ -280,13 +280,21 @@ class TestWords:
         assert sorted(checked.phases) == ["Failed", "Running"]
 
 
+FREIGHT = {
+    "apiVersion": FREIGHTS.api_version,
+    "kind": "Freight",
+    "metadata": {"name": "f1"},
+    "origin": {"kind": "Warehouse", "name": "wh"},
+    "images": [{"repoURL": "r.example.com/shop", "tag": "v1"}],
+}
+
+
 @pytest.fixture
 async def session() -> AsyncIterator[Session]:
     """A user of a server of his own, with a Project that has some Freight."""
     client = client_of(api_server(utc_now))
     await create_namespaces(client, "shop", "other")
-    freight = {"apiVersion": FREIGHTS.api_version, "kind": "Freight", "metadata": {"name": "f1"}, "alias": "brave-bear"}
-    await create(client, FREIGHTS, {**freight, "origin": {"kind": "Warehouse", "name": "wh"}})
+    await create(client, FREIGHTS, {**FREIGHT, "alias": "brave-bear"})
     yield Session(client, "shop")
     await client.close()
 
@@ -477,9 +485,7 @@ class TestWatch:
         await create(session.client, PROMOTIONS, promotion("dev.1"))
         task = asyncio.create_task(watch(Request(PROMOTIONS, watch=True), session, printed.out, printed.tell))
         await printed.until("1 of 1")
-        freight = {"apiVersion": FREIGHTS.api_version, "kind": "Freight", "metadata": {"name": "f1"}}
-        origin = {"kind": "Warehouse", "name": "wh"}
-        await create(session.client, FREIGHTS, {**freight, "alias": "tiny-tern", "origin": origin})
+        await create(session.client, FREIGHTS, {**FREIGHT, "alias": "tiny-tern"})
         await printed.until("tiny-tern")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

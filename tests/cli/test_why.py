@@ -101,7 +101,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RestClient]:
     }
     for resource, name, parts in (
         (STAGES, "dev", {"spec": stage}),
-        (FREIGHTS, "f1", {"origin": origin, "alias": "brave-bear"}),
+        (FREIGHTS, "f1", {"origin": origin, "alias": "brave-bear", "images": [{"repoURL": "r.example.com/shop"}]}),
         (PROMOTIONS, "dev.1", promotion),
         (PROMOTIONS, "dev.2", promotion),
     ):

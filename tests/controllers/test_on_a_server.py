@@ -308,7 +308,10 @@ async def test_freight_that_is_not_there(cluster: Cluster) -> None:
         await cluster.wait("promotion", NAME, ".status.phase", "Errored")
         promotion = await cluster.get("promotion", NAME)
 
-    assert f'Freight "f2" does not exist in namespace "{cluster.project}"' in promotion["status"]["message"]
+    assert (
+        f'Freight "f2" does not exist in namespace "{cluster.project}"; spec.freight takes a name'
+        in promotion["status"]["message"]
+    )
 
 
 async def test_a_stage_that_is_not_there(cluster: Cluster) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kargo_py.api.promotion import Promotion
 from kargo_py.argocd.application import APPLICATIONS
+from kargo_py.controllers.promotion import PromotionReconciler
+from kargo_py.controllers.stage import StageReconciler
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES
 from kargo_py.kube.codec import JSON, encode
+from kargo_py.kube.errors import Forbidden
 from kargo_py.kube.events import EVENTS
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.steps.argocd_update import USES
@@ -176,6 +180,27 @@ async def test_deletion_tidies_up() -> None:
         await world.until(lambda: not is_there(world, STAGES, DEV))
 
     assert said(world) == {"verifiedIn": ["qa"], "approvedFor": ["qa"]}
+
+
+async def test_created_again() -> None:
+    """What was promoted to a Stage that was deleted is in no other one of its name, and says nothing of it."""
+    async with universe() as (world, _):
+        async with world.process():
+            await world.promote()
+            await until_ready(world)
+            await world.user.delete(STAGES, DEV)
+            await world.until(lambda: not is_there(world, STAGES, DEV))
+            await asyncio.sleep(5)
+            await create_stage(world, "dev")
+            await asyncio.sleep(30)
+            assert "freightHistory" not in stage(world)["status"]
+            assert condition(stage(world), "Ready") == ("False", "NoFreight")
+        async with world.process():
+            await asyncio.sleep(30)
+            assert said(world) == {}
+            await promote(world, "p2")
+            await until_ready(world)
+            assert said(world) == {"currentlyIn": ["dev"], "verifiedIn": ["dev"]}
 
 
 async def test_deletion_waits_for_what_runs() -> None:
@@ -540,6 +565,72 @@ async def test_annotations_of_every_shape(annotations: JsonObject) -> None:
 
     assert len(process.line.writes) == before
     assert json.loads(stage(world)["metadata"]["annotations"][CONTEXT])
+
+
+# -- Events ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("minutes", [1, 30])
+async def test_what_was_verified_is_told_once_its_freight_can_be_written(minutes: int) -> None:
+    """However long that takes: the status that says so was written long before."""
+    async with universe() as (world, _), world.process() as process:
+        refuse = process.line.refuse = {Key(PROJECT, "f1")}
+        await world.promote()
+        await until_ready(world)
+        await asyncio.sleep(minutes * 60)
+        assert await events(world, "FreightVerificationSucceeded") == []
+        refuse.clear()
+        await world.until(lambda: said(world) == {"currentlyIn": ["dev"], "verifiedIn": ["dev"]})
+        await asyncio.sleep(60)
+        (told,) = await events(world, "FreightVerificationSucceeded")
+    assert told["involvedObject"]["name"] == "f1"
+
+
+async def test_what_was_passed_on_is_told_though_the_answer_was_lost() -> None:
+    async with universe() as (world, _), world.process() as process:
+        await create_stage(world, "gate", steps=False)
+        await asyncio.sleep(60)
+        process.line.lose_answer = True
+        await create_freight(world, "f2")
+        await world.until(lambda: said(world, "f2") == {"verifiedIn": ["gate"]})
+        await asyncio.sleep(60)
+        told = await events(world, "FreightVerificationSucceeded")
+    assert [event["involvedObject"]["name"] for event in told] == ["f1", "f2"]
+
+
+async def test_nothing_is_kept_of_what_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a process grows with each Stage and Promotion that there ever was."""
+    made: list[Any] = []
+    for kind in (StageReconciler, PromotionReconciler):
+        monkeypatch.setattr(kind, "__init__", _noting(kind.__init__, made))
+    async with universe() as (world, argo), world.process() as process:
+        argo.application(APP.name).next_sync(hang=True)
+        await world.promote()
+        await asyncio.sleep(10)
+        process.line.fault = lambda _key, _body: Forbidden(403, "Forbidden", "no")
+        await world.abort()
+        await asyncio.sleep(10)
+        before = _kept(made)
+        await world.delete()
+        await asyncio.sleep(10)
+        await world.user.delete(STAGES, DEV)
+        await asyncio.sleep(10)
+    assert any(before.values())
+    assert not any(_kept(made).values())
+
+
+def _noting(init: Callable[..., None], made: list[Any]) -> Callable[..., None]:
+    def noted(self: Any, *arguments: Any) -> None:
+        init(self, *arguments)
+        made.append(self)
+
+    return noted
+
+
+def _kept(made: list[Any]) -> dict[str, int]:
+    """How much each reconciler keeps by key."""
+    kept = {f"{type(each).__name__}.{name}": value for each in made for name, value in vars(each).items()}
+    return {name: len(value) for name, value in kept.items() if isinstance(value, dict)}
 
 
 # -- crashes ---------------------------------------------------------------------------------------------------------

@@ -280,7 +280,7 @@ def test_everything_that_ended_is_taken_in_order() -> None:
 def test_what_is_history() -> None:
     """A Promotion that ended before the last one is history; the current one, and one of the same second, are not."""
     settled = stage({"lastPromotion": {"name": "b", "finishedAt": Time.of(NOON + timedelta(seconds=3))},
-                     "currentPromotion": {"name": "c"}}).status  # fmt: skip
+                     "currentPromotion": {"name": "c"}})  # fmt: skip
 
     def history(name: str, phase: str, at: int) -> bool:
         return is_history(promotion(name, phase, at=at).wire(), settled)
@@ -292,7 +292,16 @@ def test_what_is_history() -> None:
         history("e", "Succeeded", 5),
         history("f", "Pending", 0),
     ] == [True, False, False, False, False]
-    assert not is_history(promotion("a", "Succeeded").wire(), stage().status)
+    assert not is_history(promotion("a", "Succeeded").wire(), stage())
+
+
+def test_of_a_stage_that_was_deleted() -> None:
+    """What ended before the Stage was created brought nothing into it; the current one did, whatever a clock says."""
+    born = {"creationTimestamp": Time.of(NOON + timedelta(seconds=3))}
+    subject = stage({"currentPromotion": {"name": "c"}}, metadata=born)
+    ended = {name: promotion(name, "Succeeded", at=at).wire() for name, at in (("a", 1), ("b", 2), ("c", 0))}
+
+    assert {name: is_history(raw, subject) for name, raw in ended.items()} == {"a": True, "b": False, "c": False}
 
 
 def test_history_is_bounded() -> None:
@@ -314,6 +323,17 @@ def test_a_clock_that_was_set_back() -> None:
 
     assert [c.names for c in taken.status.freight_history] == [["f2"], ["f1"]]
     assert not again.write
+
+
+def test_the_last_one_is_deleted() -> None:
+    """What ended in the same second before the last Promotion is not taken in again when that is deleted."""
+    first, second = promotion("a", "Succeeded", freight="f1"), promotion("b", "Succeeded", freight="f2")
+    subject = after(decide(after(decide(stage(), first)), first, second))
+    assert subject.status.freight_summary == "1/2 Fulfilled"
+    assert [entry.names for entry in subject.status.freight_history] == [["f2"], ["f1"]]
+
+    assert not decide(subject, first).write
+    assert decide(subject, first, promotion("c", "Succeeded", at=1)).status.last_promotion.name == "c"  # type: ignore[union-attr]
 
 
 def test_checks_that_are_not_known_verify_nothing() -> None:
@@ -520,7 +540,7 @@ def test_what_matters_of_many() -> None:
         "currentPromotion": {"name": "cur"},
     }
 
-    selection = select(raws, stage(known).status)
+    selection = select(raws, stage(known))
 
     assert [raw["metadata"]["name"] for raw in selection.matter] == ["last", "new", "cur", "run"]
     assert [raw["metadata"]["name"] for raw in selection.in_order()] == ["x", "z", "y"]

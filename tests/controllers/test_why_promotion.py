@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from kargo_py.api.abort import ABORT_KEY, ANNOTATION_ABORT
 from kargo_py.api.stamp import STATE_KEY, make_stamp
 from kargo_py.argocd.application import Application, ApplicationCodec
+from kargo_py.argocd.options import SyncOptions
 from kargo_py.cli.why import lines
 from kargo_py.controllers.running import Options, assemble
 from kargo_py.controllers.why import Explanation, Hidden, Seen
@@ -314,7 +315,7 @@ PENDING = [
     pytest.param({"raw": promotion(steps=None), "on": stage()}, ["it has no steps"], [], id="no steps"),
     pytest.param(
         {"raw": promotion(steps=[{"uses": "git-clone"}]), "on": stage()},
-        ['the kind of step "git-clone" is none of those that kargo-py has by itself (argocd-update)'],
+        ['the kind of step "git-clone" is none of those that kargo-py has by itself (argocd-update, argocd-wait)'],
         [],
         id="unknown step",
     ),
@@ -414,6 +415,16 @@ RUNNING = [
         ["a controller that runs takes this in within a second at 2026-11-30T12:04:00Z by Argo CD"],
         [],
         id="end not taken in",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(status=running(record(sync=SyncOptions(revision=SHA)))),
+            "on": stage("dev.1"),
+            "app": DONE,
+        },
+        [f"{SHA[:8]}"],
+        [],
+        id="end of a sync to a revision of its own",
     ),
     pytest.param(
         {"raw": promotion(status=running(record())), "on": stage("dev.1")},
@@ -534,6 +545,113 @@ RUNNING = [
     ),
 ]
 
+OTHER_KINDS = [
+    pytest.param(
+        {
+            "raw": promotion(
+                status=running(record(kind="approval", namespace="shop", name="release"), message="waiting for a yes"),
+                steps=[{"uses": "approval", "as": "update"}],
+            ),
+            "on": stage("dev.1"),
+        },
+        ["the controller says of it: waiting for a yes"],
+        ["Application", "sync"],
+        id="a kind of one's own",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(
+                status=ended(
+                    "Aborted",
+                    record(kind="approval", namespace="shop", name="release", state=TargetState.STOPPED, message="no"),
+                )
+            )
+        },
+        ['approval "release" in namespace "shop": Stopped: no'],
+        ["Application"],
+        id="a kind of one's own, ended",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(
+                status=ended(
+                    "Failed",
+                    record(state=TargetState.SUCCEEDED, revisions=(SHA,)),
+                    record(kind="argocd-wait", step="settled", state=TargetState.FAILED, message="Degraded"),
+                )
+            )
+        },
+        [f"{NAMED}: Succeeded at {SHA}", f"{NAMED}: Failed: Degraded"],
+        ["attempt"],
+        id="two steps on one Application",
+    ),
+]
+
+WAIT = [{"uses": "argocd-wait", "as": "update", "config": {"apps": [{"name": "shop-dev"}]}}]
+
+
+def waiting(looked: bool = True) -> JsonObject:
+    """A Promotion in the step argocd-wait."""
+    return promotion(
+        status=running(record(kind="argocd-wait", entries=(0,), seen_health="Healthy", looked=looked)), steps=WAIT
+    )
+
+
+EDITED = promotion(steps=[{**WAIT[0], "config": {"apps": [{"name": "another"}]}}])
+
+
+def of_health(health: str, **status: Any) -> Application:
+    """An Application that Argo CD has looked at."""
+    compared = {"source": {"repoURL": "https://git.example.com/shop", "targetRevision": "main"}}
+    sync = {"status": "Synced", "comparedTo": compared}
+    return application(status={"health": {"status": health}, "sync": sync, "reconciledAt": at(seconds=9), **status})
+
+
+IN_WAIT = [
+    pytest.param(
+        {"raw": waiting(), "on": stage("dev.1"), "app": of_health("Progressing")},
+        [f"{NAMED}: health is Progressing, waiting for Healthy", "step 1 of 1", "times out in"],
+        ["starting a sync", "nothing on record"],
+        id="not healthy yet",
+    ),
+    pytest.param(
+        {"raw": waiting(), "on": stage("dev.1"), "app": of_health("Healthy")},
+        [f"{NAMED} is as it is waited for; a controller"],
+        ["starting a sync"],
+        id="healthy by now",
+    ),
+    pytest.param(
+        {"raw": waiting(), "on": stage("dev.1"), "app": of_health("Degraded")},
+        ["Degraded", "a controller that runs takes this in"],
+        ["starting a sync"],
+        id="worse by now",
+    ),
+    pytest.param(
+        {"raw": waiting(looked=False), "on": stage("dev.1"), "app": of_health("Healthy")},
+        ["Argo CD"],
+        ["starting a sync", "as it is waited for"],
+        id="not looked at yet",
+    ),
+    pytest.param(
+        {"raw": waiting(), "on": stage("dev.1"), "app": Hidden("forbidden")},
+        [f"{NAMED} could not be seen: forbidden", "step 1 of 1"],
+        [],
+        id="what is waited for is hidden",
+    ),
+    pytest.param(
+        {"raw": {**waiting(), "spec": EDITED["spec"]}, "on": stage("dev.1"), "app": of_health("Healthy")},
+        [f"{NAMED} is not among the apps of the step any more"],
+        [],
+        id="the step was edited",
+    ),
+    pytest.param(
+        {"raw": waiting(), "on": stage("dev.1")},
+        [NAMED, "a controller that runs takes this in"],
+        ["starting a sync"],
+        id="what is waited for is gone",
+    ),
+]
+
 ENDED = [
     pytest.param(
         {
@@ -600,7 +718,7 @@ ENDED = [
 ]
 
 
-@pytest.mark.parametrize(("facts", "told", "not_told"), [*PENDING, *RUNNING, *ENDED])
+@pytest.mark.parametrize(("facts", "told", "not_told"), [*PENDING, *RUNNING, *IN_WAIT, *OTHER_KINDS, *ENDED])
 def test_causes(facts: dict[str, Any], told: list[str], not_told: list[str]) -> None:
     """Each cause is told, with since when and by whose clock; what is not the cause is not."""
     text = said(explained(**facts))

@@ -328,7 +328,8 @@ async def test_refused(app: Application, request_: UpdateRequest, words: str) ->
 
 
 SET_KEY = Key("argocd", "set")
-OWNED = application(metadata={"ownerReferences": [{"kind": "ApplicationSet", "name": "set"}]})
+OWNER = {"ownerReferences": [{"kind": "ApplicationSet", "name": "set"}]}
+OWNED = application(metadata=OWNER)
 EDIT = UpdateRequest(KEY, "shop:dev", [SourceUpdate("r", desired_revision="1", update_target_revision=True)])
 
 
@@ -345,6 +346,42 @@ async def test_owner_that_would_undo_the_edit() -> None:
             "spec": {"ignoreApplicationDifferences": [{"jsonPointers": ["/spec/source/targetRevision"]}]}
         }
         await argocd.admission.prepare(EDIT)
+
+
+async def test_a_change_while_the_owner_is_read() -> None:
+    """What is started is what is on record, also where that takes a moment to be checked."""
+    server = Server(OWNED, live=OWNED)
+    server.objects[SET_KEY] = {
+        "spec": {"ignoreApplicationDifferences": [{"jsonPointers": ["/spec/source/targetRevision"]}]}
+    }
+    changed = application(
+        8, metadata=OWNER, spec={"source": {"repoURL": "r", "targetRevision": "theirs"}, "destination": {}}
+    )
+    async with running(server) as argocd:
+        known = await argocd.intend(EDIT, parse_stamp(STAMP), ORIGIN)
+        await asyncio.sleep(10)
+        server.gates[SET_KEY] = asyncio.Event()
+        pursuing = asyncio.create_task(argocd.pursue(known, EDIT, ORIGIN))
+        await asyncio.sleep(1)
+        argocd.applications.observe(changed)
+        server.gates[SET_KEY].set()
+        seen = await pursuing
+
+    assert server.patches == []
+    assert seen.fresh is not None
+    assert [Before("/spec/source/targetRevision", "theirs")] == list(seen.fresh.before)
+
+
+async def test_owners_are_not_kept() -> None:
+    """Each may have a MiB, and there may be thousands: one that would be read again is let go."""
+    async with running(Server(OWNED)) as argocd:
+        for number in range(3):
+            owner = {"ownerReferences": [{"kind": "ApplicationSet", "name": f"set-{number}"}]}
+            argocd.applications.observe(application(8 + number, metadata=owner))
+            await argocd.admission.prepare(EDIT)
+            await asyncio.sleep(10)
+
+        assert list(argocd.admission._application_sets) == [Key("argocd", "set-2")]
 
 
 async def test_owner_that_cannot_be_read() -> None:

@@ -409,7 +409,7 @@ def test_refresh(token: str, handled: str, expected: str) -> None:
 
 
 def test_newly_ended() -> None:
-    """Each attempt counts once, by target and stamp; records that cannot be read tell nothing."""
+    """Each operation counts once, by target and stamp; what is only waited for is none."""
 
     def holding(*records: Record) -> Promotion:
         return promotion({}, state={STATE_KEY: [each.wire() for each in records]})
@@ -419,4 +419,6 @@ def test_newly_ended() -> None:
     assert newly_ended(holding(open_), holding(ended, other)) == [ended, other]
     assert newly_ended(holding(ended), holding(ended, other)) == [other]
     assert newly_ended(holding(ended), holding(open_)) == []
+    waited = record(kind="argocd-wait", state=TargetState.STOPPED)
+    assert newly_ended(holding(), holding(ended, waited)) == [ended]
     assert readable_records(promotion({}, state={STATE_KEY: 7})) == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -221,6 +221,28 @@ async def test_conflict_among_others() -> None:
 
     assert attempts.times == [pytest.approx(0), pytest.approx(7)]
     assert (controller.stats.conflicts, controller.stats.errors) == (0, 1)
+
+
+@pytest.mark.parametrize(("requeue_after", "expected"), [(None, (0, 7)), (3, (0, 3)), (30, (0, 7))])
+async def test_a_failure_that_cannot_wait(
+    requeue_after: float | None, expected: Sequence[float], logged: list[Any]
+) -> None:
+    """A failure that is returned is one like any other; what is also asked for may bring the key back before that."""
+    times: list[float] = []
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    async def reconcile(_key: str) -> Result | None:
+        times.append(loop.time() - began)
+        return Result(requeue_after, Unreachable("refused")) if len(times) == 1 else None
+
+    async with running(reconcile, back_off=wait_fixed(7)) as controller:
+        controller.enqueue("a")
+        await asyncio.sleep(60)
+
+    assert times == [pytest.approx(at, abs=0.01) for at in expected]
+    assert [entry["event"] for entry in logged] == ["reconcile failed"]
+    assert controller.stats.errors == 1
 
 
 async def test_failures_stop_nobody_else() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kargo_py.kube.client import Codec
-from kargo_py.kube.errors import AlreadyExists, Forbidden, KubeError
-from kargo_py.kube.events import FLUSH_TIME, REMEMBERED, Event, EventRecorder, Regarding, event_name
+from kargo_py.kube.errors import AlreadyExists, Forbidden, KubeError, OutcomeUnknown, Unreachable
+from kargo_py.kube.events import FLUSH_TIME, PATIENCE, REMEMBERED, Event, EventRecorder, Regarding, event_name
 from kargo_py.kube.resources import Key, Resource
 from tests.kube.fakes import THINGS, JsonObject, ScriptedClient
 
@@ -98,6 +98,45 @@ async def test_what_cannot_be_written(logged: list[Any]) -> None:
     assert [written["metadata"]["name"] for _, written in server.written] == ["good"]
     assert (recorder.written, recorder.dropped) == (1, 1)
     assert [entry["event_name"] for entry in logged] == ["never"]
+
+
+@pytest.mark.parametrize("error", [Unreachable("refused"), OutcomeUnknown("no answer")], ids=repr)
+async def test_a_server_that_is_away_for_a_while(error: KubeError, logged: list[Any]) -> None:
+    """What could not be written is tried again, and what waits behind it keeps its turn."""
+    server = Server(e1=error)
+    recorder = EventRecorder(server, "kargo-py", "me", now=lambda: NOON)
+    recorder.record(event("e1"))
+    recorder.record(event("e2"))
+    asyncio.get_running_loop().call_later(30, server.errors.clear)
+    task = asyncio.create_task(recorder.run())
+    await asyncio.sleep(45)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert [written["metadata"]["name"] for _, written in server.written] == ["e1", "e2"]
+    assert {written["firstTimestamp"] for _, written in server.written} == {"2026-11-30T12:00:00Z"}
+    assert not logged
+
+
+async def test_a_server_that_stays_away(logged: list[Any]) -> None:
+    """An Event is given up in the end, and stopping waits for none."""
+    server = Server(e1=Unreachable("refused"), e3=Unreachable("refused"))
+    recorder = EventRecorder(server, "kargo-py", "me")
+    recorder.record(event("e1"))
+    recorder.record(event("e2"))
+    task = asyncio.create_task(recorder.run())
+    await asyncio.sleep(PATIENCE + 10)
+    assert [entry["event_name"] for entry in logged] == ["e1"]
+    assert [written["metadata"]["name"] for _, written in server.written] == ["e2"]
+    recorder.record(event("e3"))
+    await asyncio.sleep(1)
+    began = asyncio.get_running_loop().time()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert asyncio.get_running_loop().time() - began < 1
+    assert [entry["event_name"] for entry in logged] == ["e1", "e3"]
 
 
 async def test_the_oldest_are_dropped(logged: list[Any]) -> None:

@@ -393,3 +393,14 @@ async def test_no_netrc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         await read(client)
 
     assert authorizations(peer) == ["secret"]
+
+
+@pytest.mark.parametrize("ask", [read, write])
+async def test_a_client_that_was_closed(ask: Any) -> None:
+    """Who goes on using it is told so, as of a server that cannot be reached: nothing was sent."""
+    async with serving() as peer:
+        async with client_of(peer, Credentials(peer.url)) as client:
+            pass
+        with pytest.raises(Unreachable, match="this client has been closed"):
+            await ask(client)
+    assert peer.received == []

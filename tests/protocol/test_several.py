@@ -91,6 +91,19 @@ async def test_an_error_about_one_does_not_hide_the_end_of_another() -> None:
     assert len(world.starts()) == 2
 
 
+async def test_errors_do_not_put_the_time_out_off() -> None:
+    """However long the back-off has become, the step ends when its time is up."""
+    async with universe() as (world, _), world.process():
+        busy = TooManyRequests(429, "TooManyRequests", "busy")
+        world.lines[0].fault = lambda _key, body: busy if "operation" in body else None
+        began = asyncio.get_running_loop().time()
+        await world.promote(retry={"timeout": "2m"})
+        assert await world.ended() == "Failed"
+        assert asyncio.get_running_loop().time() - began < 125
+
+    assert states(world) == {APP.name: "NotStarted"}
+
+
 async def test_one_that_is_refused_keeps_no_change() -> None:
     """After an abort only what was touched is said to keep its change."""
     async with universe() as (world, argo), world.process():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import count
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from kargo_py.argocd.application import APPLICATIONS, REFRESH
 from kargo_py.controllers.world import PROMOTIONS
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import Forbidden
-from kargo_py.kube.resources import Key
+from kargo_py.kube.resources import Key, Resource
 from kargo_py.local.apiserver.store import Event
 from kargo_py.local.argocd.timing import Version
 from tests.protocol.universe import APP, PROJECT, REPO, SHA, Universe, universe
@@ -300,6 +301,27 @@ async def test_abort() -> None:
     assert [operation["state"] for operation in world.operations()] == ["Stopped"]
 
 
+async def test_nothing_is_told_of_operations() -> None:
+    """None was requested, none has ended, and the Applications of the Events are those that were acted on."""
+    async with universe() as (world, argo), world.process(operation_events=True) as process:
+        await world.create_application("seen", stages=None)
+        await settle(world, "seen")
+        argo.application("seen").health("Progressing")
+        await world.run(update(), wait({"name": "seen"}))
+        await world.until(lambda: records(world))
+        await world.abort()
+        assert await world.ended() == "Aborted"
+        await asyncio.sleep(5)
+
+        assert dict(process.world.stats.operations) == {"Succeeded": 1}
+        events = world.events()
+    reasons = [event["reason"] for event in events]
+    assert reasons.count("OperationRequested") == 1
+    assert "OperationTerminated" not in reasons
+    ended = events[reasons.index("PromotionAborted")]["metadata"]["annotations"]
+    assert json.loads(ended["event.kargo.akuity.io/applications"]) == [{"Namespace": "argocd", "Name": APP.name}]
+
+
 async def test_time_out() -> None:
     """The step fails with what it still waited for."""
     async with universe() as (world, argo), world.process():
@@ -310,6 +332,43 @@ async def test_time_out() -> None:
 
     assert 'step "wait": not so after 1m0s: Argo CD Application "shop-dev"' in world.message()
     assert "health is Missing, waiting for Healthy" in world.message()
+
+
+async def test_time_out_among_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Application that has changed whenever it is looked at does not hold up the end."""
+    async with universe() as (world, argo), world.process():
+        argo.application(APP.name).health("Missing")
+        await settle(world)
+        looks = count(1)
+        get = world.lines[0].get
+
+        async def changed(resource: Resource, key: Key, **options: Any) -> Any:
+            if resource == APPLICATIONS:
+                await world.write({"status": {"health": {"status": "Missing", "message": f"look {next(looks)}"}}})
+            return await get(resource, key, **options)
+
+        monkeypatch.setattr(world.lines[0], "get", changed)
+        await world.run(wait(timeout="1m"))
+        assert await world.ended(seconds=65) == "Failed"
+
+    assert "health is Missing, waiting for Healthy: look 1" in world.message()
+
+
+async def test_a_look_that_was_refused_and_came_by_itself() -> None:
+    """What kept us from asking is no longer told once there is nothing to ask for."""
+    async with universe() as (world, argo), world.process():
+        argo.application(APP.name).health("Progressing")
+        await settle(world)
+        await world.run(wait())
+        await world.until(lambda: any(record.get("looked") for record in records(world)))
+        await argo.stop()
+        world.lines[0].fault = lambda _key, _body: Forbidden(403, "Forbidden", "no right to patch")
+        await world.write({"spec": {"source": {"path": "elsewhere"}}})
+        await asyncio.sleep(30)
+        assert "no right to patch" in step(world)["message"]
+        await argo.start()
+        await asyncio.sleep(30)
+        assert "health is Missing, waiting for Healthy" in step(world)["message"]
 
 
 async def test_suspended_or_healthy() -> None:

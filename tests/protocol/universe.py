@@ -23,7 +23,7 @@ from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client, Codec, Page, PatchType, WatchEvent
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Controller
-from kargo_py.kube.errors import Forbidden
+from kargo_py.kube.errors import Forbidden, OutcomeUnknown
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient
@@ -61,12 +61,16 @@ class Line:
         self.writes: list[tuple[str, Key, Any]] = []
         self.last_write: tuple[int, str] | None = None
         self.refuse: set[Key] = set()
+        self.away = False
+        self.lose_answer = False
         self.died = asyncio.Event()
 
     async def _alive(self) -> None:
         await asyncio.sleep(self._delay)
         if self.dead:
             raise asyncio.CancelledError
+        if self.away:
+            raise OutcomeUnknown("connection reset")
 
     async def get(self, resource: Resource, key: Key, *, codec: Codec[T]) -> T:
         await self._alive()
@@ -107,7 +111,6 @@ class Line:
         await self._alive()
         if resource == APPLICATIONS and (error := self.fault(key, json.loads(body))) is not None:
             raise error
-        self.writes.append((resource.kind, key, json.loads(body)))
         number = await self._count(
             f"{resource.plural}/{options['subresource']}" if options.get("subresource") else resource.plural, key, body
         )
@@ -116,6 +119,9 @@ class Line:
             self.patches.append((key, json.loads(body)))
         self._end_with(number, "after")
         await self._alive()
+        if self.lose_answer:
+            self.lose_answer = False
+            raise OutcomeUnknown("connection reset")
         return answer
 
     async def _count(self, where: str, key: Key, body: bytes) -> int:

@@ -26,7 +26,7 @@ from kargo_py.deployers import argocd as deployer
 from kargo_py.kube.client import PatchType
 from kargo_py.kube.queue import WorkQueue
 from kargo_py.local.apiserver.faults import Delay, Refuse
-from kargo_py.steps import argocd_update as step
+from kargo_py.steps.base import StepContext
 from tests.explorer.laws import (
     DOUBLE_START,
     FALSE_RECORD,
@@ -127,8 +127,8 @@ def _removes_the_operation_to_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _uses_one_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
-    stamped = step._stamp
-    monkeypatch.setattr(step, "_stamp", lambda context, _attempt: stamped(context, 1))
+    stamped = StepContext.stamp
+    monkeypatch.setattr(StepContext, "stamp", lambda context, _attempt: stamped(context, 1))
 
 
 def _never_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,13 @@ def app(**source: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (None, "config"),
-        ({}, "config.apps: Field required"),
-        ({"apps": []}, "config.apps"),
+        (None, "config: must be an object, with fields"),
+        ("guestbook", "config: must be an object, with fields"),
+        ({"apps": ["guestbook"]}, "config.apps[0]: must be an object, with fields"),
+        ({"apps": {"name": "guestbook"}}, "config.apps: must be a list"),
+        (app(repoURL=""), "config.apps[0].sources[0].repoURL: must not be empty"),
+        ({}, "config.apps: must be given"),
+        ({"apps": []}, "config.apps: must not be empty"),
         ({"apps": [{}]}, "config.apps[0]: exactly one of name and selector must be given"),
         ({"apps": [{"name": ""}]}, "config.apps[0]: exactly one of name and selector must be given"),
         ({"apps": [{"name": "a", "selector": {"matchLabels": {"a": "b"}}}]}, "config.apps[0]: exactly one of"),
@@ -36,13 +40,13 @@ def app(**source: Any) -> dict[str, Any]:
         ({"apps": [{"name": "a", "waitForCreation": "-5m"}]}, "config.apps[0].waitForCreation"),
         ({"apps": [{"name": "a"}], "onPartialFailure": "stop"}, "config.onPartialFailure"),
         ({"apps": [{"name": "a", "selector": {}}]}, "config.apps[0].selector"),
-        ({"apps": [{"name": "a"}], "more": 1}, "config.more"),
+        ({"apps": [{"name": "a"}], "more": 1}, "config.more: there is no such field"),
         (app(updateTargetRevision=True), "config.apps[0].sources[0]: updateTargetRevision needs a desiredRevision"),
         (app(repo_url="r"), "config.apps[0].sources[0].repo_url"),
         (app(kustomize={"images": []}), "config.apps[0].sources[0].kustomize.images"),
         (app(kustomize={"images": [{"repoURL": "i"}]}), "images[0]: exactly one of tag and digest must be given"),
         (app(kustomize={"images": [{"repoURL": "i", "tag": "1", "digest": "d"}]}), "exactly one of tag and digest"),
-        (app(helm={"images": [{"key": "k"}]}), "config.apps[0].sources[0].helm.images[0].value: Field required"),
+        (app(helm={"images": [{"key": "k"}]}), "config.apps[0].sources[0].helm.images[0].value: must be given"),
         *(
             (
                 app(desiredRevision=unquoted),
@@ -54,8 +58,8 @@ def app(**source: Any) -> dict[str, Any]:
         (app(desiredRevision=["a"]), "config.apps[0].sources[0].desiredRevision: Input should be a valid string"),
         ({"apps": [{"name": "a", "revision": "x", "revisions": ["x"]}]}, "only one of revision and revisions"),
         ({"apps": [{"name": "a", "revision": 123456}]}, "config.apps[0].revision: must be a string; put a revision"),
-        ({"apps": [{"name": "a", "resources": []}]}, "config.apps[0].resources: "),
-        ({"apps": [{"name": "a", "resources": [{"name": "x"}]}]}, "config.apps[0].resources[0].kind: Field required"),
+        ({"apps": [{"name": "a", "resources": []}]}, "config.apps[0].resources: must not be empty"),
+        ({"apps": [{"name": "a", "resources": [{"name": "x"}]}]}, "config.apps[0].resources[0].kind: must be given"),
         *(
             (
                 {"apps": [{"name": "a", "dryRun": True, "sources": [{**SOURCE, **change}]}]},
@@ -67,7 +71,21 @@ def app(**source: Any) -> dict[str, Any]:
                 {"kustomize": {"images": [{"repoURL": "i", "tag": "t"}]}},
             )
         ),
-        (app(updateTargetRevision="maybe"), "config.apps[0].sources[0].updateTargetRevision: Input should be"),
+        *(
+            (app(desiredRevision="x", updateTargetRevision=no_flag), "updateTargetRevision: must be true or false")
+            for no_flag in ("maybe", "yes", "true", 1)
+        ),
+        *(
+            ({"apps": [{"name": "a", flag: "no"}]}, f"config.apps[0].{flag}: must be true or false, without quotes")
+            for flag in ("prune", "dryRun", "acceptNewer", "healthCheck", "operationStartedEvent")
+        ),
+        *(
+            ({"apps": [{"name": "a", **wrong}]}, "cannot be the name of an object of Kubernetes")
+            for wrong in ({"name": ".."}, {"name": "a/b"}, {"name": "a\n"}, {"name": "x" * 254}, {"namespace": "A"})
+        ),
+        ({"apps": {}}, "config.apps: must be a list"),
+        ({"apps": "a"}, "config.apps: must be a list"),
+        ({"apps": [[]]}, "config.apps[0]: must be an object, with fields"),
     ],
 )
 def test_invalid(config: object, words: str) -> None:

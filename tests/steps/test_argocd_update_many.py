@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -15,11 +16,13 @@ from kargo_py.api.names import Actor
 from kargo_py.api.promotion import StepStatus
 from kargo_py.argocd.application import Application, ApplicationCodec
 from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.deployers.argocd_admission import unauthorized
 from kargo_py.deployers.argocd_health import check_config
 from kargo_py.deployers.base import Record, TargetState, footprint
 from kargo_py.kube.client import Codec, Page
 from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Resource
+from kargo_py.steps import argocd_update_targets
 from kargo_py.steps.argocd_update import ArgoCDUpdate
 from kargo_py.steps.argocd_update_records import LEAST_EXTENT, bounded, extent
 from kargo_py.steps.base import ROOM, Finished, Intend, StepContext
@@ -109,6 +112,25 @@ async def test_a_few_among_thousands() -> None:
     assert len(encode(outcome.output)) < 4096
     assert len(outcome.warning) < 2048
     assert "; and 4997 more: b0003, " in outcome.warning
+
+
+async def test_many_selectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is looked up once, and no Application is judged anew for each selector that matches it."""
+    judged: Counter[str] = Counter()
+
+    def counted(app: Application, stage: str) -> str | None:
+        judged[app.metadata.name] += 1
+        return unauthorized(app, stage)
+
+    monkeypatch.setattr(argocd_update_targets, "unauthorized", counted)
+    entries = [{"selector": {"matchLabels": {"tier": "web"}}, "sources": [SOURCE]} for _ in range(40)]
+    async with step([application(f"a{number}") for number in range(200)]) as (update, _, server):
+        outcome = await update.run(context(*entries))
+
+    assert isinstance(outcome, Intend)
+    assert [record.entries for record in outcome.records] == [tuple(range(40))] * 200
+    assert server.selected == 40
+    assert (len(judged), max(judged.values())) == (200, 2)
 
 
 @pytest.mark.parametrize("annotation", ["x" * 200_000, ",".join(f"p:{n}" for n in range(40_000)), "a:" + "*" * 99_999])
