@@ -63,7 +63,7 @@ $(STAMP): pyproject.toml
 
 .PHONY: test
 test: setup ## tests that need no outside binary
-	$(PYTHON) -m pytest -m 'not envtest' -n $(WORKERS) $(PYTEST_ARGS)
+	$(PYTHON) -m pytest -m 'not envtest and not golang' -n $(WORKERS) $(PYTEST_ARGS)
 
 .PHONY: simulate
 simulate: setup ## play simulated histories and judge them by the Laws (SEEDS=1000 fixed ones, FRESH=0 new ones)
@@ -72,6 +72,10 @@ simulate: setup ## play simulated histories and judge them by the Laws (SEEDS=10
 .PHONY: envtest
 envtest: setup ## build kube-apiserver and etcd into the cache (minutes the first time, then nothing)
 	$(PYTHON) -m tests.envtest.binaries
+
+.PHONY: test-golang
+test-golang: setup ## expressions nobody wrote, compared with the Go library (needs Go)
+	$(PYTHON) -m pytest -m golang -n $(WORKERS) $(PYTEST_ARGS)
 
 .PHONY: test-envtest
 test-envtest: envtest ## tests that run against a real kube-apiserver

@@ -1,0 +1,141 @@
+"""What expressions read while they are evaluated, and what of it must stay secret.
+
+Evaluation itself reads nothing. A function that needs an object asks :class:`Lookups`; if the object is not there yet,
+:class:`Missing` ends the evaluation, the caller reads the object and evaluates again. Each is read once for one step.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from kargo_py.expressions.writing import quoted
+
+MASK: Final = "***"
+_SHORTEST_PART: Final = 4
+"""A shorter secret is masked where it is all of a text; within others it would hide too much."""
+_SHORTEST_DERIVED: Final = 8
+"""A result that is shorter, as yes or prod, says nothing of the secret it was made of."""
+_MOST: Final = 100
+"""Objects that the expressions of one step may read."""
+
+Result = TypeVar("Result")
+
+
+class Source(StrEnum):
+    """The kinds of objects that functions read."""
+
+    CONFIG_MAP = "configMap"
+    SECRET = "secret"  # noqa: S105 - the name of a function
+    SHARED_CONFIG_MAP = "sharedConfigMap"
+    SHARED_SECRET = "sharedSecret"  # noqa: S105 - as above
+    FREIGHT_METADATA = "freightMetadata"
+    FREIGHT_STATUS = "freightStatus"
+    STAGE_METADATA = "stageMetadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One object to read; it is in the Project's namespace, shared ones in that of the shared resources."""
+
+    source: Source
+    name: str
+
+
+class Missing(Exception):
+    """An object has to be read before the expression can have a value."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        """*lookup* says which."""
+        self.lookup = lookup
+        super().__init__(f"{lookup.source}({lookup.name!r}) has not been read yet")
+
+
+class TooManyLookups(Exception):
+    """The expressions of one step read more objects than they may."""
+
+
+class Secrets:
+    """Texts that came from Secrets; :meth:`mask` before anything is recorded."""
+
+    def __init__(self) -> None:
+        self._texts: set[str] = set()
+
+    def add(self, text: str) -> None:
+        """Keep *text* secret, also as base64 and as JSON has it."""
+        if text:
+            self._texts |= {text, base64.b64encode(text.encode("utf-8", "replace")).decode(), quoted(text)[1:-1]}
+            # A trailing newline is easily lost on the way
+            self._texts.add(text.strip() or text)
+
+    def mask(self, value: Any) -> Any:
+        """*value* with secrets replaced in all its texts, names included."""
+        if isinstance(value, str):
+            return self._masked(value)
+        if isinstance(value, dict):
+            return {self.mask(key): self.mask(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.mask(item) for item in value]
+        if isinstance(value, int | float) and not isinstance(value, bool) and self._is_secret_number(value):
+            return MASK
+        return value
+
+    def _masked(self, text: str) -> str:
+        if text in self._texts:
+            return MASK
+        for secret in sorted(self._texts, key=len, reverse=True):
+            if len(secret) >= _SHORTEST_PART:
+                text = text.replace(secret, MASK)
+        return text
+
+    def _is_secret_number(self, value: float) -> bool:
+        """A password of digits alone may have been taken for a number."""
+        written = {str(value), str(int(value))} if value - value == 0 else {str(value)}
+        return any(len(text) >= _SHORTEST_PART and text in self._texts for text in written)
+
+
+class Lookups:
+    """What has been read for one step."""
+
+    def __init__(self, secrets: Secrets | None = None) -> None:
+        self.secrets = secrets or Secrets()
+        self._known: dict[Lookup, Mapping[str, Any] | None] = {}
+        self._touched = False
+
+    def put(self, lookup: Lookup, found: Mapping[str, Any] | None) -> None:
+        """Remember what was read; None if there is no such object."""
+        if len(self._known) >= _MOST:
+            raise TooManyLookups(f"the expressions of one step read more than {_MOST} objects")
+        self._known[lookup] = found
+        if lookup.source in {Source.SECRET, Source.SHARED_SECRET}:
+            for value in (found or {}).values():
+                self.secrets.add(str(value))
+
+    def get(self, lookup: Lookup) -> Mapping[str, Any] | None:
+        """What was read; raises Missing if nothing was yet."""
+        if lookup not in self._known:
+            raise Missing(lookup)
+        if lookup.source in {Source.SECRET, Source.SHARED_SECRET}:
+            self._touched = True
+        return self._known[lookup]
+
+    def seen(self, text: str) -> None:
+        """A result; kept secret if a Secret was looked at for it. To be ``Scope.seen``."""
+        if self._touched and len(text) >= _SHORTEST_DERIVED:
+            self.secrets.add(text)
+        self._touched = False
+
+
+async def resolved(
+    evaluate: Callable[[], Result], lookups: Lookups, read: Callable[[Lookup], Awaitable[Mapping[str, Any] | None]]
+) -> Result:
+    """The value of *evaluate*, with all that it misses read into *lookups*, each once."""
+    while True:
+        try:
+            return evaluate()
+        except Missing as missing:
+            lookup = missing.lookup
+        lookups.put(lookup, await read(lookup))
