@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -154,6 +154,15 @@ async def test_rights(cluster: Cluster) -> None:
         await why(cluster, PROMOTIONS, NAME, "nobody")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Children take SIGINT: a background job of a shell, as this may be one, is started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 async def test_watching_through_an_outage(cluster: Cluster) -> None:
     """As a process: rows as they change, the server's absence told and survived, and Ctrl-C."""
     await cluster.prepare()
