@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import StringConstraints
 
-from kargo_py.api.meta import Condition, KubeObject
-from kargo_py.api.receivers import WebhookReceiver, WebhookReceiverDetails
+from kargo_py.api.meta import KubeObject
+from kargo_py.api.receivers import ConfigStatus, WebhookReceiver
 from kargo_py.api.types import Json, Model
 
 
@@ -45,19 +45,6 @@ class ClusterConfigSpec(Model):
     """Only the commercial Kargo acts on this."""
 
 
-class ClusterConfigStatus(Model):
-    """How the settings were taken."""
-
-    conditions: Sequence[Condition] = ()
-    """Conditions: Ready."""
-    observed_generation: int = 0
-    """The metadata.generation that was last acted on."""
-    last_handled_refresh: str = ""
-    """The value of the annotation kargo.akuity.io/refresh that was last acted on."""
-    webhook_receivers: Sequence[WebhookReceiverDetails] = ()
-    """Where the receivers can be reached."""
-
-
 class ClusterConfig(KubeObject):
     """Settings for all Projects of the cluster. There is one, and its name is cluster."""
 
@@ -65,5 +52,5 @@ class ClusterConfig(KubeObject):
 
     spec: ClusterConfigSpec = ClusterConfigSpec()
     """The settings."""
-    status: ClusterConfigStatus = ClusterConfigStatus()
+    status: ConfigStatus = ConfigStatus()
     """How they were taken."""

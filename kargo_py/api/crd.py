@@ -23,7 +23,6 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from kargo_py.api.cluster_config import ClusterConfigStatus
 from kargo_py.api.freight import (
     ApprovedStage,
     ArtifactReference,
@@ -38,7 +37,6 @@ from kargo_py.api.freight import (
 from kargo_py.api.kinds import KINDS, Kind
 from kargo_py.api.meta import GROUP, VERSION, Condition
 from kargo_py.api.project import ProjectStatus
-from kargo_py.api.project_config import ProjectConfigStatus
 from kargo_py.api.promotion import (
     FreightCollection,
     HealthCheckStep,
@@ -46,6 +44,7 @@ from kargo_py.api.promotion import (
     PromotionStatus,
     StepExecutionMetadata,
 )
+from kargo_py.api.receivers import ConfigStatus
 from kargo_py.api.stage import (
     AnalysisRunReference,
     AutoPromotionHold,
@@ -84,7 +83,7 @@ _OPEN = frozenset(
         *(StageStatus, Health, PromotionReference, VerificationInfo, AutoPromotionHold),
         *(WarehouseStatus, DiscoveredArtifacts, GitDiscoveryResult, ImageDiscoveryResult, ChartDiscoveryResult),
         *(DiscoveredCommit, DiscoveredImageReference),
-        *(ProjectStatus, ProjectConfigStatus, ClusterConfigStatus),
+        *(ProjectStatus, ConfigStatus),
     }
 )
 """Models whose objects keep fields that are not modelled here, in ours: all that programs write.

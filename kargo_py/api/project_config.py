@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import StringConstraints
 
-from kargo_py.api.meta import Condition, KubeObject
-from kargo_py.api.receivers import WebhookReceiver, WebhookReceiverDetails
+from kargo_py.api.meta import KubeObject
+from kargo_py.api.receivers import ConfigStatus, WebhookReceiver
 from kargo_py.api.types import KUBERNETES_NAME_PATTERN, Json, Model
 
 
@@ -63,19 +63,6 @@ class ProjectConfigSpec(Model):
     """Only the commercial Kargo acts on this."""
 
 
-class ProjectConfigStatus(Model):
-    """How the settings were taken."""
-
-    conditions: Sequence[Condition] = ()
-    """Conditions: Ready."""
-    observed_generation: int = 0
-    """The metadata.generation that was last acted on."""
-    last_handled_refresh: str = ""
-    """The value of the annotation kargo.akuity.io/refresh that was last acted on."""
-    webhook_receivers: Sequence[WebhookReceiverDetails] = ()
-    """Where the receivers can be reached."""
-
-
 class ProjectConfig(KubeObject):
     """Settings of a Project. It has the name of the Project, which is that of its namespace, too."""
 
@@ -83,5 +70,5 @@ class ProjectConfig(KubeObject):
 
     spec: ProjectConfigSpec = ProjectConfigSpec()
     """The settings."""
-    status: ProjectConfigStatus = ProjectConfigStatus()
+    status: ConfigStatus = ConfigStatus()
     """How they were taken."""

@@ -1,4 +1,4 @@
-"""What ProjectConfig and ClusterConfig have in common: receivers of webhooks, and links for a user interface.
+"""What ProjectConfig and ClusterConfig have in common: receivers of webhooks, and their status.
 
 kargo-py receives no webhooks and has no user interface. These fields are checked as Kargo checks them, and kept.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kargo_py.api.meta import Condition
 from kargo_py.api.types import JsonObject, KubernetesName, Model
 
 
@@ -50,3 +51,16 @@ class WebhookReceiverDetails(Model):
     """Path of its address."""
     url: str = ""
     """Its whole address."""
+
+
+class ConfigStatus(Model):
+    """How the settings were taken."""
+
+    conditions: Sequence[Condition] = ()
+    """Conditions: Ready."""
+    observed_generation: int = 0
+    """The metadata.generation that was last acted on."""
+    last_handled_refresh: str = ""
+    """The value of the annotation kargo.akuity.io/refresh that was last acted on."""
+    webhook_receivers: Sequence[WebhookReceiverDetails] = ()
+    """Where the receivers can be reached."""

@@ -498,7 +498,7 @@ class PromotionReconciler:
             taken_over=taken_over,
             awaited=awaited_of(promotion.status, current.alias),
             output=output_of(promotion.status, current.alias),
-            room=ROOM - (len(encode(raw)) - footprint(records)),
+            spare=lambda: ROOM - (len(encode(raw)) - footprint(records)),
             called_off=partial(self._called_off, promotion),
         )
 

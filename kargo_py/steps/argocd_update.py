@@ -50,7 +50,7 @@ from kargo_py.steps.argocd_update_targets import (
     left_out_output,
     target_request,
 )
-from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, first_few
+from kargo_py.steps.base import Finished, Intend, Pass, StepContext, StepOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION
 
 EACH_TIME = message(
@@ -134,11 +134,6 @@ _YIELD_EVERY = 50
 _LEAST_ROOM = 64 * 1024
 _BETWEEN_ATTEMPTS = wait_exponential(multiplier=5, exp_base=3, max=60) + wait_random(0, 2)
 _PROMPT = timedelta(seconds=10)
-LONG_PASS = 10.0
-"""Seconds after which a pass in which a request failed leaves the other targets to the next one.
-
-Where Argo CD's API server does not answer, each request takes minutes, and an abort is seen between two passes only.
-"""
 
 
 @dataclass(frozen=True)
@@ -180,26 +175,20 @@ class _Look:
         return self.wait is None and not self.intends and self.attempts[-1].state is not TargetState.SUCCEEDED
 
 
-class _Pass:
-    """One pass over the targets: when it has lasted long enough, and whose requests failed in the one before."""
+class _Pass(Pass):
+    """A pass that also knows whose requests failed in the one before."""
 
     def __init__(self, argocd: ArgoCD) -> None:
+        super().__init__()
         self._argocd = argocd
-        self._began = asyncio.get_running_loop().time()
-        self._failed = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the targets that are left are left to the next pass."""
-        return self._failed and asyncio.get_running_loop().time() - self._began >= LONG_PASS
 
     def failed_at(self, record: Record) -> float:
         """When a request about the target last failed; those are the last to have their turn."""
         return 0.0 if record.state.final else self._argocd.attempt(record.key, record.stamp).failed_at
 
-    def note(self, record: Record | None, error: KubeError | None) -> None:
+    def note_of(self, record: Record | None, error: KubeError | None) -> None:
         """A request about the target of *record*, None if that has ended, failed with *error*, or none did."""
-        self._failed = self._failed or error is not None
+        self.note(error)
         if record is not None and not record.state.final:
             failed_at = asyncio.get_running_loop().time() if error is not None else 0.0
             self._argocd.attempt(record.key, record.stamp).failed_at = failed_at
@@ -330,7 +319,7 @@ class ArgoCDUpdate:
                 look = self._later(attempts)
             else:
                 look = await self._look(turn, attempts)
-                pass_.note(look.wait.record if look.wait is not None else None, look.error)
+                pass_.note_of(look.wait.record if look.wait is not None else None, look.error)
             failed = failed or (look.failed and not alone)
             looks[attempts[-1].key] = look
             if number % _YIELD_EVERY == 0:
@@ -543,7 +532,7 @@ class ArgoCDUpdate:
                 seen = dataclasses.replace(self._argocd.observe(record), record=record)
             else:
                 seen, error = await self._stopped(record)
-                pass_.note(record, error)
+                pass_.note_of(record, error)
             failure = failure or error
             stopped[record.key, record.stamp] = seen
         for record in context.records:

@@ -42,8 +42,7 @@ from kargo_py.deployers.base import Record, TargetState, footprint
 from kargo_py.kube.errors import Conflict, KubeError, NotFound
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.argocd_update import LONG_PASS
-from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, first_few
+from kargo_py.steps.base import Finished, Intend, Pass, StepContext, StepOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION, AppChoice, Config, read_as
 from kargo_py.steps.creation import not_there, staying, time_left, until_created
 
@@ -286,12 +285,10 @@ class ArgoCDWait:
 
     async def _looks(self, context: StepContext, config: ArgoCDWaitConfig) -> _Looks:
         """Each target; where a request failed, and that took long, nothing is asked about those that are left."""
-        loop, seen, failed = asyncio.get_running_loop(), dict[Key, _Seen](), False
-        began = loop.time()
+        seen, pass_ = dict[Key, _Seen](), Pass()
         for record in sorted(context.records, key=self._was_refused):
-            late = failed and loop.time() - began >= LONG_PASS
-            look = await self._look(config, record, ask=not late and not context.called_off())
-            failed = failed or look.error is not None
+            look = await self._look(config, record, ask=not pass_.is_over and not context.called_off())
+            pass_.note(look.error)
             seen[record.key] = look
         return _Looks([seen[record.key] for record in context.records])
 

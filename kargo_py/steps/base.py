@@ -7,6 +7,7 @@ call comes a moment later or from another process after a crash.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -33,6 +34,30 @@ ROOM = 512 * 1024
 """Bytes that a Promotion should not exceed: etcd takes 1.5 MiB, and its Stage and its readers have to cope with it."""
 
 
+LONG_PASS = 10.0
+"""Seconds after which a pass in which a request failed leaves the other targets to the next one.
+
+Where Argo CD's API server does not answer, each request takes minutes, and an abort is seen between two passes only.
+"""
+
+
+class Pass:
+    """One pass over the targets of a step; it knows when it has lasted long enough."""
+
+    def __init__(self) -> None:
+        self._began = asyncio.get_running_loop().time()
+        self._failed = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the targets that are left are left to the next pass."""
+        return self._failed and asyncio.get_running_loop().time() - self._began >= LONG_PASS
+
+    def note(self, error: KubeError | None) -> None:
+        """A request about a target failed with *error*, or none did."""
+        self._failed = self._failed or error is not None
+
+
 @dataclass(frozen=True, slots=True)
 class StepContext:
     """What a step knows of the Promotion it is part of.
@@ -41,7 +66,7 @@ class StepContext:
     ``timeout`` None: the step may take as long as it takes; it counts from ``started_at``. What is being stopped is
     waited for as long as ``patience``. ``taken_over``: the Promotion was Running without records when it was read, so
     something else, a real Kargo say, may have begun this step. ``awaited`` is what this step is recorded to wait for,
-    ``output`` what it has put out so far. ``room``: bytes that its records may take in the Promotion. ``called_off``
+    ``output`` what it has put out so far. ``spare`` gives ``room``. ``called_off``
     tells whether it was meanwhile asked to abort: then nothing more is to be begun, and ``stop`` is called next.
     """
 
@@ -61,8 +86,13 @@ class StepContext:
     taken_over: bool = False
     awaited: Sequence[Awaited] = ()
     output: Any = None
-    room: int = ROOM
+    spare: Callable[[], int] = lambda: ROOM
     called_off: Callable[[], bool] = _never
+
+    @property
+    def room(self) -> int:
+        """Bytes that the records of the step may take in the Promotion; encoding it is left until somebody asks."""
+        return self.spare()
 
     @property
     def stage_key(self) -> str:

@@ -82,7 +82,7 @@ async def step(apps: Sequence[Application]) -> AsyncIterator[tuple[ArgoCDUpdate,
 def context(*entries: Any, room: int = ROOM, **more: Any) -> StepContext:
     name = "dev.01kbz8x4g2j3k4m5n6p7q8r9s0.0b1e5a3"
     return StepContext(UID, "shop", "dev", name, UID, Actor(None), "sync", {"apps": list(entries)}, NOON, NOON,
-                       room=room, **more)  # fmt: skip
+                       spare=lambda: room, **more)  # fmt: skip
 
 
 async def test_thousands_are_refused() -> None:
