@@ -20,21 +20,30 @@ from kargo_py.kube.cache import Cache
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.steps.base import Finished, Intend, Waiting, Watch
+from kargo_py.steps.config import Config
+from kargo_py.steps.step import Step
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
 
-class Approval:
+class ApprovalConfig(Config):
+    config_map: str
+    """Name of the ConfigMap."""
+
+
+class Approval(Step[ApprovalConfig]):
+    """Waits until somebody has said yes in a ConfigMap."""
+
+    uses = "approval"
+    config_model = ApprovalConfig
     default_timeout = timedelta(days=3)
+    keeps_time = True
 
     def __init__(self, config_maps):
         self._config_maps = config_maps
 
-    async def run(self, context):
-        config = context.config if isinstance(context.config, dict) else {}
-        name = config.get("configMap")
-        if not isinstance(name, str):
-            return Finished(StepStatus.FAILED, "config.configMap is not the name of a ConfigMap")
+    async def perform(self, config, context):
+        name = config.config_map
         if not context.records:
             # What is waited for is written first: from then on news of that object wakes this Promotion.
             stamp = f"approval/{context.promotion_uid}/{context.alias}"

@@ -31,6 +31,7 @@ from kargo_py.controllers.running import (
     Reconciler,
     StartError,
     assemble,
+    available_kinds,
     instance_of,
     reconciling,
     supplied,
@@ -47,7 +48,8 @@ from kargo_py.kube.client import Client
 from kargo_py.kube.clock import utc_now
 from kargo_py.kube.errors import ConfigError, KubeError
 from kargo_py.kube.rest import RestClient
-from kargo_py.steps.base import StepRunner, Watch
+from kargo_py.steps.base import Watch
+from kargo_py.steps.step import Step
 
 AnyClient: TypeAlias = Client | ApiClient
 """One of ours (:func:`kargo_py.kube.connection.connect`), or a kubernetes_asyncio ``ApiClient``."""
@@ -77,7 +79,7 @@ class Settings(TypedDict, total=False):
     argocd: ArgoCD | AnyClient | None
     argocd_namespace: str
     watch_argocd_namespace_only: bool
-    steps: Mapping[str, StepRunner]
+    steps: Mapping[str, Step[Any]]
     checkers: Mapping[str, HealthChecker]
     watches: Sequence[Watch[Any]]
     responsibility: Responsibility
@@ -140,7 +142,7 @@ class Shared(_Entered):
         argocd: ArgoCD | AnyClient | None = None,
         argocd_namespace: str = "argocd",
         watch_argocd_namespace_only: bool = False,
-        steps: Mapping[str, StepRunner] | None = None,
+        steps: Mapping[str, Step[Any]] | None = None,
         checkers: Mapping[str, HealthChecker] | None = None,
         watches: Sequence[Watch[Any]] = (),
         responsibility: Responsibility = Responsibility(),  # noqa: B008 - it is frozen
@@ -181,7 +183,16 @@ class Shared(_Entered):
             instance = await instance_of(client, self._options.instance)
         except (KubeError, StampError) as error:
             raise StartError(str(error)) from error
-        assembly = assemble(client, argocd, instance, self._options, now=self._now, parts=self._parts, reconcilers=())
+        assembly = assemble(
+            client,
+            argocd,
+            instance,
+            self._options,
+            now=self._now,
+            kinds=await available_kinds(),
+            parts=self._parts,
+            reconcilers=(),
+        )
         await stack.enter_async_context(supplied(assembly))
         self._assembly = assembly
         stack.callback(self._leave)
@@ -296,10 +307,10 @@ def _check_client(name: str, client: object) -> None:
         )
 
 
-def _check_steps(steps: Mapping[str, StepRunner]) -> None:
+def _check_steps(steps: Mapping[str, Step[Any]]) -> None:
     for uses, step in steps.items():
-        if isinstance(step, type) or not all(hasattr(step, name) for name in ("default_timeout", "run", "stop")):
-            raise TypeError(f"steps[{uses!r}]: give an object with default_timeout, run and stop")
+        if not isinstance(step, Step):
+            raise TypeError(f"steps[{uses!r}]: give an instance of a class derived from kargo_py.steps.step.Step")
 
 
 async def _ours(client: AnyClient, stack: AsyncExitStack) -> Client:

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -70,7 +70,18 @@ from kargo_py.kube.controller import Controller, Result
 from kargo_py.kube.errors import OutcomeUnknown
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.base import ROOM, Finished, Intend, StepContext, StepOutcome, StepRunner, Waiting, no_expressions
+from kargo_py.steps.base import (
+    ROOM,
+    Erred,
+    Finished,
+    Intend,
+    StepContext,
+    StepOutcome,
+    StopOutcome,
+    Waiting,
+    no_expressions,
+)
+from kargo_py.steps.step import Step
 
 UNKNOWN_PHASE = message(
     "status.phase {phase!r} is not known",
@@ -364,7 +375,7 @@ class PromotionReconciler:
         await self._end(raw, abort(promotion, asked, outcome, world.now()))
         return None
 
-    async def _stop(self, raw: JsonObject, promotion: Promotion, asked: Abort) -> StepOutcome:
+    async def _stop(self, raw: JsonObject, promotion: Promotion, asked: Abort) -> StopOutcome:
         """Have the current step end what it has under way."""
         current = current_step(promotion)
         runner = self._world.steps.get(current.step.uses or "") if current is not None else None
@@ -417,6 +428,10 @@ class PromotionReconciler:
                     raw, promotion = await self._write(raw, intended)
                 case Waiting():
                     return await self._wait(raw, promotion, current, outcome)
+                case Erred():
+                    status = StepStatus.FAILED if outcome.failed else StepStatus.ERRORED
+                    ended = Finished(status, outcome.message, outcome.output, records=outcome.records or ())
+                    promotion = finish_step(promotion, current, ended, world.now())
                 case Finished():
                     promotion = finish_step(promotion, current, outcome, world.now())
                     taken_over = False
@@ -474,7 +489,7 @@ class PromotionReconciler:
         raw: JsonObject,
         promotion: Promotion,
         current: CurrentStep,
-        runner: StepRunner,
+        runner: Step[Any],
         *,
         taken_over: bool = False,
     ) -> StepContext:

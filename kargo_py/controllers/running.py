@@ -35,9 +35,10 @@ from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import Stats
 from kargo_py.messages import Shown, message
-from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
-from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT, ArgoCDWait
-from kargo_py.steps.base import StepRunner, Watch
+from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE
+from kargo_py.steps.base import Watch
+from kargo_py.steps.registry import BUILT_IN, KindError, Kinds, installed_kinds, made
+from kargo_py.steps.step import Services, Step
 
 INSTANCE_UNSEEN = message(
     "{error}; the uid of that namespace names this control plane: allow get on it, or set --instance-id",
@@ -105,7 +106,8 @@ async def run_controllers(options: Options, *, ready: asyncio.Event | None = Non
             instance = await instance_of(client, options.instance)
         except (KubeError, StampError) as error:
             raise StartError(str(error)) from error
-        await run_assembly(assemble(client, argocd_client, instance, options), options, ready=ready)
+        assembly = assemble(client, argocd_client, instance, options, kinds=await available_kinds())
+        await run_assembly(assembly, options, ready=ready)
 
 
 Reconciler: TypeAlias = type[PromotionReconciler | StageReconciler | Sweeper]
@@ -140,7 +142,7 @@ class Assembly:
 class Parts:
     """What an embedding program hands in: further kinds of steps, what judges their health checks, what they watch."""
 
-    steps: Mapping[str, StepRunner] = field(default_factory=dict)
+    steps: Mapping[str, Step[Any]] = field(default_factory=dict)
     checkers: Mapping[str, HealthChecker] = field(default_factory=dict)
     watches: Sequence[Watch[Any]] = ()
 
@@ -152,12 +154,14 @@ def assemble(
     options: Options,
     *,
     now: Callable[[], datetime] = utc_now,
+    kinds: Kinds = BUILT_IN,
     parts: Parts = Parts(),
     reconcilers: Iterable[Reconciler] = ALL,
 ) -> Assembly:
     """Put the parts together; nothing runs yet. *now* is the wall clock, of which only what people read is taken.
 
-    *argocd* is the client of Argo CD's API server, or a deployer that was made with one.
+    *argocd* is the client of Argo CD's API server, or a deployer that was made with one. *kinds* are the kinds of
+    steps; those of *parts* come before them.
     """
     argocd_client = argocd.client if isinstance(argocd, ArgoCD) else argocd
     clients = {"kargo": client} if argocd_client is client else {"kargo": client, "argocd": argocd_client}
@@ -180,7 +184,7 @@ def assemble(
         argocd=argocd,
         recorder=recorders[0],
         argocd_recorder=recorders[-1],
-        steps={ARGOCD_UPDATE: ArgoCDUpdate(argocd), ARGOCD_WAIT: ArgoCDWait(argocd), **parts.steps},
+        steps={**made(kinds, Services(client, argocd)), **parts.steps},
         checkers={ARGOCD_UPDATE: argocd, **parts.checkers},
         responsibility=options.responsibility,
         now=now,
@@ -192,6 +196,14 @@ def assemble(
     caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]
     caches += [watch.cache for watch in parts.watches if watch.cache not in caches]
     return Assembly(world, caches, [each(world).controller() for each in reconcilers], recorders, servers)
+
+
+async def available_kinds() -> Kinds:
+    """The kinds of steps that are installed; finding them reads files. Raises StartError."""
+    try:
+        return await asyncio.to_thread(installed_kinds)
+    except KindError as error:
+        raise StartError(str(error)) from error
 
 
 @asynccontextmanager

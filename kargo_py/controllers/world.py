@@ -36,7 +36,8 @@ from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.writes import contains, guarded_patch, merge_diff, uninterrupted
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT
-from kargo_py.steps.base import StepRunner, Watch
+from kargo_py.steps.base import Watch
+from kargo_py.steps.step import Step
 
 OBJECT_UNREADABLE = message(
     "{kind} cannot be read: {field}: {why}; correct that field",
@@ -287,7 +288,7 @@ class World:
     client: Client
     argocd: ArgoCD
     recorder: EventRecorder
-    steps: Mapping[str, StepRunner]
+    steps: Mapping[str, Step[Any]]
     checkers: Mapping[str, HealthChecker]
     responsibility: Responsibility = Responsibility()
     now: Callable[[], datetime] = utc_now

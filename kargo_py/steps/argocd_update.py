@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from tenacity import wait_exponential, wait_random
@@ -50,8 +50,9 @@ from kargo_py.steps.argocd_update_targets import (
     left_out_output,
     target_request,
 )
-from kargo_py.steps.base import Finished, Intend, Pass, StepContext, StepOutcome, Waiting, first_few
+from kargo_py.steps.base import Finished, Intend, Pass, StepContext, StepOutcome, StopOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION
+from kargo_py.steps.step import Effect, Services, Step, Work
 
 EACH_TIME = message(
     "{message}, {count} times",
@@ -194,10 +195,24 @@ class _Pass(Pass):
             self._argocd.attempt(record.key, record.stamp).failed_at = failed_at
 
 
-class ArgoCDUpdate:
-    """Runs the step."""
+class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
+    """Edits the sources of Argo CD Applications, syncs them, and ends when the syncs have ended."""
 
+    uses = USES
+    config_model = ArgoCDUpdateConfig
     default_timeout = timedelta(minutes=5)
+    keeps_time = True
+    work = Work.API
+
+    @classmethod
+    def make(cls, services: Services) -> Self:
+        """With the deployer of Argo CD."""
+        return cls(services.argocd)
+
+    def effect(self, config: ArgoCDUpdateConfig) -> Effect:
+        """What it starts is on record before, and recognised after."""
+        del config
+        return Effect.REPEATABLE
 
     def __init__(self, argocd: ArgoCD) -> None:
         self._argocd = argocd
@@ -493,7 +508,7 @@ class ArgoCDUpdate:
             kept.give_up_at = now + min(max(context.patience - used, timedelta()), context.patience).total_seconds()
         return now >= kept.give_up_at
 
-    async def stop(self, context: StepContext, *, give_up: bool) -> StepOutcome:
+    async def stop(self, context: StepContext, *, give_up: bool) -> StopOutcome:
         """Terminate what runs, let nothing begin, and put the spec back if the step asks for that."""
         if not context.records and (found := await self._adopted(context)):
             return Intend(found)

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 from pydantic import AfterValidator, Field
@@ -42,9 +42,10 @@ from kargo_py.deployers.base import Record, TargetState, footprint
 from kargo_py.kube.errors import Conflict, KubeError, NotFound
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.base import Finished, Intend, Pass, StepContext, StepOutcome, Waiting, first_few
+from kargo_py.steps.base import Finished, Intend, Pass, StepContext, StepOutcome, StopOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION, AppChoice, Config, read_as
 from kargo_py.steps.creation import not_there, staying, time_left, until_created
+from kargo_py.steps.step import Services, Step, Work
 
 NAMED_TWICE = message(
     "names {what} twice",
@@ -177,10 +178,19 @@ class _Looks:
         }
 
 
-class ArgoCDWait:
-    """Runs the step."""
+class ArgoCDWait(Step[ArgoCDWaitConfig]):
+    """Waits until Argo CD Applications are in the wanted state; starts nothing."""
 
+    uses = USES
+    config_model = ArgoCDWaitConfig
     default_timeout = timedelta(minutes=5)
+    keeps_time = True
+    work = Work.API
+
+    @classmethod
+    def make(cls, services: Services) -> Self:
+        """With the deployer of Argo CD."""
+        return cls(services.argocd)
 
     def __init__(self, argocd: ArgoCD) -> None:
         self._argocd = argocd
@@ -195,7 +205,7 @@ class ArgoCDWait:
             return await self._begin(context, config)
         return await self._go_on(context, config)
 
-    async def stop(self, context: StepContext, *, give_up: bool) -> StepOutcome:
+    async def stop(self, context: StepContext, *, give_up: bool) -> StopOutcome:
         """Nothing was started, so there is nothing to end."""
         records = _dropped(context.records)
         return Finished(StepStatus.ABORTED, first_few([record.message for record in records]), records=records)

@@ -1,4 +1,4 @@
-"""What a step kind is, and what it may answer.
+"""What a step is called with, and what it may answer. What a kind of step is: :mod:`kargo_py.steps.step`.
 
 A step is called again and again until it is finished. It keeps nothing between the calls that it could not do without:
 what was started is in the records, which are durable before anything is started. So it does not matter whether the next
@@ -11,10 +11,12 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypeVar
 
+from kargo_py.api.freight import FreightReference
 from kargo_py.api.names import Actor
-from kargo_py.api.promotion import HealthCheckStep, StepStatus
+from kargo_py.api.promotion import FreightCollection, HealthCheckStep, StepStatus
 from kargo_py.api.stamp import Stamp, make_stamp
 from kargo_py.api.types import Duration, Time
 from kargo_py.deployers.base import Awaited, Record, WaitCause
@@ -68,6 +70,9 @@ class StepContext:
     something else, a real Kargo say, may have begun this step. ``awaited`` is what this step is recorded to wait for,
     ``output`` what it has put out so far. ``spare`` gives ``room``. ``called_off``
     tells whether it was meanwhile asked to abort: then nothing more is to be begun, and ``stop`` is called next.
+    ``config`` is what the expressions in it became. ``errors`` is how many times in a row the step has erred: a step
+    with targets may make that many new attempts on each. ``work_dir`` belongs to this Promotion alone, and is there for
+    kinds that fill or read it. ``freight`` is what is promoted, ``collection`` all that the Stage will have then.
     """
 
     instance: str
@@ -88,6 +93,10 @@ class StepContext:
     output: Any = None
     spare: Callable[[], int] = lambda: ROOM
     called_off: Callable[[], bool] = _never
+    errors: int = 0
+    work_dir: Path | None = None
+    freight: FreightReference | None = None
+    collection: FreightCollection | None = None
 
     @property
     def room(self) -> int:
@@ -136,16 +145,17 @@ class Intend:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Work is under way elsewhere; an event on a target brings the next call.
+    """Work is under way elsewhere; an event on a target brings the next call, or the time that ``look_after`` says.
 
-    ``records`` carry endings seen meanwhile. ``notable``: the user should read ``message`` while it lasts.
+    A wait without records is progress: errors before it are no longer "in a row". ``records`` carry endings seen
+    meanwhile. ``notable``: the user should read ``message`` while it lasts.
     ``look_after``: seconds after which to call again if no event does. ``error``: a request about one of the targets
     failed; the call is repeated after a back-off, and what is known of the others is written first; but not later than
     in ``up_in`` seconds, when the step has had its time. ``causes``: why each target is waited for.
     """
 
     message: str
-    records: Sequence[Record]
+    records: Sequence[Record] = ()
     notable: bool = False
     look_after: float | None = None
     error: KubeError | None = None
@@ -169,28 +179,28 @@ class Finished:
     records: Sequence[Record] = ()
 
 
-StepOutcome: TypeAlias = Intend | Waiting | Finished
+@dataclass(frozen=True, slots=True)
+class Erred:
+    """The step did not get its way this time; it is called again after a pause, until it has erred too often in a row.
 
-
-class StepRunner(Protocol):
-    """Runs steps of one kind.
-
-    ``default_timeout`` holds where the step's ``retry.timeout`` is not given; None: no limit.
+    ``failed``: in the end it is Failed, somebody said "no", and not Errored. ``transient``: it is likely to pass by
+    itself, and does not count as long as the step has time. ``retry_after``: seconds before which another call is of no
+    use. ``records`` None: they are as they were.
     """
 
-    @property
-    def default_timeout(self) -> timedelta | None:
-        """How long a step of this kind may take unless it says otherwise."""
+    message: str
+    failed: bool = False
+    transient: bool = False
+    retry_after: float | None = None
+    output: Mapping[str, Any] | None = None
+    records: Sequence[Record] | None = None
 
-    async def run(self, context: StepContext) -> StepOutcome:
-        """Go on with the step as far as possible now. May raise KubeError: it is called again later."""
 
-    async def stop(self, context: StepContext, *, give_up: bool) -> StepOutcome:
-        """End what the step has under way, without starting anything; called again until it is finished.
+StepOutcome: TypeAlias = Intend | Waiting | Finished | Erred
+"""What a call of a step may answer."""
 
-        With *give_up* it finishes now and its records say what was left running. Intend: something was found under way
-        that is not on record yet. May raise KubeError.
-        """
+StopOutcome: TypeAlias = Intend | Waiting | Finished
+"""What a step that is to stop may answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ from kargo_py.kube.resources import Key, Resource
 from kargo_py.local.apiserver.client import client_of
 from kargo_py.local.apiserver.server import ApiServer
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting, Watch
+from kargo_py.steps.config import Config
+from kargo_py.steps.step import Step
 from tests.in_process import create_namespaces
 from tests.protocol.universe import APP, PROJECT, Line, Universe, universe
 
@@ -319,16 +321,22 @@ def test_the_public_names() -> None:
 # --- a kind of step from outside -----------------------------------------------------------------------------------
 
 
+class CopyConfig(Config):
+    name: str
+
+
 @dataclass
-class Copy:
+class Copy(Step[CopyConfig]):
     """A step that asks somebody, by a ConfigMap, for a copy, and waits until ``data.done`` is there."""
 
     cache: Cache[JsonObject]
     client: Any
-    default_timeout: timedelta | None = timedelta(minutes=5)
+    uses = "copy"
+    config_model = CopyConfig
+    default_timeout = timedelta(minutes=5)
 
-    async def run(self, context: StepContext) -> StepOutcome:
-        name = context.config["name"]
+    async def perform(self, config: CopyConfig, context: StepContext) -> StepOutcome:
+        name = config.name
         key = Key(context.project, name)
         if not context.records:
             return Intend([Record("copy", key.namespace, name, "", context.alias, 1, f"copy/{name}", "")])
@@ -345,7 +353,7 @@ class Copy:
         ended = [record.ended(TargetState.SUCCEEDED, "copied")]
         return Finished(StepStatus.SUCCEEDED, records=ended, health_check=check, output={"copied": done})
 
-    async def stop(self, context: StepContext, *, give_up: bool) -> StepOutcome:
+    async def stop(self, context: StepContext, *, give_up: bool) -> Finished:
         return Finished(StepStatus.ABORTED, "the copy was left", records=context.records)
 
     def assess(self, configs: Sequence[Mapping[str, Any]]) -> HealthVerdict:
