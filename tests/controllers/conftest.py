@@ -289,4 +289,6 @@ def cluster(
     """A fresh Project; a test in which anything of ours crashed has failed, whatever became of it afterwards."""
     apiserver.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argocd"}})
     yield Cluster(apiserver, namespace, kubectl_path)
+    # What is left unfinished would be taken up, and counted, by the controllers of the next test on this server.
+    apiserver.request("DELETE", f"{KARGO}/namespaces/{namespace}/promotions")
     assert not [line for line in logged if line["log_level"] == "error"]
