@@ -49,7 +49,7 @@ from kargo_py.kube.clock import utc_now
 from kargo_py.kube.errors import ConfigError, KubeError
 from kargo_py.kube.rest import RestClient
 from kargo_py.steps.base import Watch
-from kargo_py.steps.step import Step
+from kargo_py.steps.step import Step, Work
 
 AnyClient: TypeAlias = Client | ApiClient
 """One of ours (:func:`kargo_py.kube.connection.connect`), or a kubernetes_asyncio ``ApiClient``."""
@@ -87,6 +87,8 @@ class Settings(TypedDict, total=False):
     abort_patience: timedelta
     created_events: bool
     operation_events: bool
+    work_dir: str
+    step_limits: Mapping[Work, int]
     now: Callable[[], datetime]
 
 
@@ -132,6 +134,8 @@ class Shared(_Entered):
         abort_patience: how long what an abort or a time-out stops is waited for.
         created_events: tell in an Event that a Promotion was created; one more write for each.
         operation_events: tell in Events what becomes of the operations that Promotions start.
+        work_dir: where the working directories of Promotions are made; "": where the machine keeps what is passing.
+        step_limits: how many calls of steps run at once, for each kind of work, where that is not the default.
         now: the wall clock, of which only what people read is taken.
     """
 
@@ -150,6 +154,8 @@ class Shared(_Entered):
         abort_patience: timedelta = timedelta(minutes=10),
         created_events: bool = False,
         operation_events: bool = False,
+        work_dir: str = "",
+        step_limits: Mapping[Work, int] | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__()
@@ -168,6 +174,8 @@ class Shared(_Entered):
             abort_patience=abort_patience,
             created_events=created_events,
             operation_events=operation_events,
+            work_dir=work_dir,
+            step_limits=dict(step_limits or {}),
             responsibility=responsibility,
         )
         self._assembly: Assembly | None = None
