@@ -34,6 +34,7 @@ from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD
 from kargo_py.local.argocd.timing import Timing, Version
 from kargo_py.steps.argocd_update import USES, ArgoCDUpdate
 from kargo_py.steps.argocd_wait import USES as WAIT, ArgoCDWait
+from tests.engine.calling import executor
 from tests.in_process import api_server, create_namespaces
 
 JsonObject = dict[str, Any]
@@ -156,6 +157,7 @@ class Process:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.world.executor.aclose()
 
 
 @dataclass
@@ -210,7 +212,7 @@ class Universe:
             steps={USES: ArgoCDUpdate(argocd), WAIT: ArgoCDWait(argocd)},
             checkers={USES: argocd},
             now=self.now,
-            **options,
+            **{"executor": executor(), **options},
         )
         caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]
         tasks = [asyncio.create_task(cache.run()) for cache in caches]
@@ -232,6 +234,7 @@ class Universe:
             for task in tasks:
                 with suppress(asyncio.CancelledError):
                     await task
+            await world.executor.aclose()
 
     # -- what a user does ------------------------------------------------------------------------------------------
 
