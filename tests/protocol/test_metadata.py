@@ -11,9 +11,10 @@ from kargo_py.kube.client import JsonObject
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.resources import Key
 from kargo_py.local.apiserver.client import client_of
+from kargo_py.steps.argocd_update import USES
 from kargo_py.steps.base import Finished, StepContext
 from kargo_py.steps.set_metadata import SetMetadata
-from tests.protocol.universe import APP, PROJECT, USES, Universe, universe
+from tests.protocol.universe import APP, PROJECT, Universe, universe
 from tests.steps.small_steps import context
 
 pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("both_definitions")]
