@@ -51,6 +51,7 @@ class TestComposeOutput:
         is_string = string_places(ComposeOutputConfig.model_json_schema(by_alias=True))
 
         assert ComposeOutput.propagates_output
+        assert ComposeOutput.keeps_texts
         assert ComposeOutput().effect(ComposeOutputConfig()) is Effect.NONE
         assert not is_string(("tag",))
 
