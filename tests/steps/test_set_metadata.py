@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import pytest_asyncio
 from hypothesis import given, strategies as st
 
 from kargo_py.api.promotion import StepStatus
+from kargo_py.expressions.lookups import Secrets
 from kargo_py.expressions.templates import string_places
 from kargo_py.kube.client import Client
 from kargo_py.kube.errors import Conflict, Forbidden, OutcomeUnknown
@@ -19,7 +21,7 @@ from kargo_py.steps.objects import FREIGHTS, STAGES
 from kargo_py.steps.set_metadata import MOST, SetMetadata, SetMetadataConfig, wishes
 from kargo_py.steps.step import Effect, StepFailed
 from tests.steps.intercepting import Intercepting
-from tests.steps.small_steps import PROJECT, call, project, read, set_status
+from tests.steps.small_steps import PROJECT, call, context, project, read, set_status
 
 pytestmark = pytest.mark.looptime
 
@@ -104,6 +106,16 @@ async def test_several(server: Intercepting) -> None:
         {"a": 1, "b": 2}, {"deployed": True}, {"c": "x"},
     ]  # fmt: skip
     assert server.patches == 3
+
+
+async def test_secrets_are_masked(server: Intercepting) -> None:
+    """Whoever may look at a Stage may not look at Secrets for that."""
+    secrets = Secrets()
+    secrets.add("geheim")
+    made = context(config(update(word="geheim", deep=[{"url": "https://geheim@example.com", "geheim": 1}])))
+
+    assert await step(server).run(dataclasses.replace(made, mask=secrets.mask)) == DONE
+    assert await metadata(server) == {"word": "***", "deep": [{"url": "https://***@example.com", "***": 1}]}
 
 
 @pytest.mark.parametrize(
@@ -314,7 +326,7 @@ METADATA = st.dictionaries(st.sampled_from(["a", "b", "a/b", "~0", ""]), JSON_VA
 def test_the_change_is_exact(before: dict[str, Any], values: dict[str, Any]) -> None:
     """The operations turn the metadata into itself with the values put in, and there are none if that is the same."""
     read_config = SetMetadataConfig.model_validate(config({**update(), "values": values}))
-    (wish,) = wishes(read_config, PROJECT)
+    (wish,) = wishes(read_config, PROJECT, lambda value: value)
     obj = {"metadata": {"name": "dev", "resourceVersion": "1"}, "status": {"metadata": before}}
     change = wish.change(obj)
     if change is None:
