@@ -82,8 +82,8 @@ _OURS: Final = "kargo-py.io/"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """The steps that a Promotion runs, written out, with its variables, and where each is written."""
+class Draft:
+    """The steps that a Promotion is to run, written out, with its variables, and where each is written."""
 
     steps: tuple[PromotionStep, ...]
     variables: tuple[ExpressionVariable, ...]
@@ -99,28 +99,28 @@ class Program:
     root: Path = ("spec", "steps")
 
 
-def program_of_promotion(promotion: Promotion) -> Program:
+def draft_of_promotion(promotion: Promotion) -> Draft:
     """What *promotion* runs; its tasks are written out already."""
     spec = promotion.spec
     steps = tuple(spec.steps or ())
     origins = tuple(written_at(Place(("spec", "steps", index)), step) for index, step in enumerate(steps))
-    return Program(steps, tuple(spec.vars), origins, _places(("spec", "vars"), spec.vars))
+    return Draft(steps, tuple(spec.vars), origins, _places(("spec", "vars"), spec.vars))
 
 
-def program_of_stage(stage: Stage, find: Find) -> Program:
+def draft_of_stage(stage: Stage, find: Find) -> Draft:
     """What a Promotion to *stage* runs. Nothing if it has no steps."""
     template = stage.spec.promotion_template
     if template is None or not template.spec.steps:
-        return Program((), (), (), ())
+        return Draft((), (), (), ())
     base, root = ("spec", "promotionTemplate", "spec"), ("spec", "promotionTemplate", "spec", "steps")
     variables = (*stage.spec.vars, *template.spec.vars)
     places = (*_places(("spec", "vars"), stage.spec.vars), *_places((*base, "vars"), template.spec.vars))
     namespace = stage.metadata.namespace or ""
     found = inflate(template.spec.steps, variables, find, namespace=namespace, root=root)
-    return Program(found.steps, variables, found.origins, places, found.problems, found.missing, root=root)
+    return Draft(found.steps, variables, found.origins, places, found.problems, found.missing, root=root)
 
 
-def program_of_task(task: PromotionTask | ClusterPromotionTask) -> Program:
+def draft_of_task(task: PromotionTask | ClusterPromotionTask) -> Draft:
     """What a step that names *task* stands for; the steps and variables around it are not known."""
     reference = PromotionTaskReference(name=task.name)
     # Whoever names the task sets what has no default
@@ -128,7 +128,7 @@ def program_of_task(task: PromotionTask | ClusterPromotionTask) -> Program:
     found = inflate([PromotionStep(task=reference)], given, lambda _: task.spec)
     own = tuple(Origin(_out_of_task(o.step), tuple(map(_out_of_task, o.variables))) for o in found.origins)
     problems = tuple(Problem(p.path, p.message, p.warning) for p in found.problems)
-    return Program(found.steps, (), own, (), problems, found.missing, partial=True)
+    return Draft(found.steps, (), own, (), problems, found.missing, partial=True)
 
 
 def _out_of_task(place: Place) -> Place:
@@ -139,51 +139,51 @@ def _places(root: Path, variables: Sequence[ExpressionVariable]) -> tuple[Place,
     return tuple(Place((*root, index)) for index in range(len(variables)))
 
 
-def check(program: Program, kinds: Kinds) -> list[Problem]:
-    """All that is wrong with *program* where *kinds* of steps are there, in the order of the steps; bounded."""
-    return _Check(program, kinds).run()
+def check(draft: Draft, kinds: Kinds) -> list[Problem]:
+    """All that is wrong with *draft* where *kinds* of steps are there, in the order of the steps; bounded."""
+    return _Check(draft, kinds).run()
 
 
 class _Check:
-    def __init__(self, program: Program, kinds: Kinds) -> None:
-        self._program = program
+    def __init__(self, draft: Draft, kinds: Kinds) -> None:
+        self._draft = draft
         self._kinds = kinds
         self._findings = Findings()
-        self._findings.take(program.problems)
+        self._findings.take(draft.problems)
         self._templates = Templates(self._findings)
-        self._root = Place(program.root)
-        self._aliases = [step.alias(index) for index, step in enumerate(program.steps)]
+        self._root = Place(draft.root)
+        self._aliases = [step.alias(index) for index, step in enumerate(draft.steps)]
         self._steps = self._known_steps()
 
     def run(self) -> list[Problem]:
         plain = self._plain()
         if plain is not None:
             variables = self._check_variables()
-            for index, step in enumerate(self._program.steps):
+            for index, step in enumerate(self._draft.steps):
                 self._check_step(index, step, variables, plain=plain[index])
             if self._templates.exhausted:
                 self._findings.add(self._root, NOT_ALL_CHECKED(), warning=True)
-        return self._findings.told(self._program.root)
+        return self._findings.told(self._draft.root)
 
     def _known_steps(self) -> Steps:
         tasks: dict[str, list[tuple[int, bool | None]]] = {}
-        for index, (alias, step) in enumerate(zip(self._aliases, self._program.steps, strict=True)):
+        for index, (alias, step) in enumerate(zip(self._aliases, self._draft.steps, strict=True)):
             task = alias.rpartition(SEPARATOR)[0]
             if task:
                 kind = self._kinds.get(step.uses or "")
                 tasks.setdefault(task, []).append((index, kind.propagates_output if kind else None))
         first = {alias: index for index, alias in reversed([*enumerate(self._aliases)])}
-        return Steps(dict(reversed(first.items())), tasks, self._program.unknown, self._program.partial)
+        return Steps(dict(reversed(first.items())), tasks, self._draft.unknown, self._draft.partial)
 
     def _plain(self) -> list[bool] | None:
         """Of each step, whether its configuration is JSON, which is told; None if there is too much to look at."""
-        program, findings = self._program, self._findings
-        if len(program.steps) > MAX_STEPS:
+        draft, findings = self._draft, self._findings
+        if len(draft.steps) > MAX_STEPS:
             findings.add(self._root, TOO_MANY_STEPS(most=MAX_STEPS))
             return None
-        size = size_of_variables(program.variables)
+        size = size_of_variables(draft.variables)
         plain = []
-        for step, origin in zip(program.steps, program.origins, strict=True):
+        for step, origin in zip(draft.steps, draft.origins, strict=True):
             look = look_at(step.config, ROOM)
             for path, text in look.faults:
                 findings.add(origin.step.below("config", *path), text)
@@ -199,9 +199,9 @@ class _Check:
 
     def _check_variables(self) -> dict[str, str | None]:
         """Check those of the Promotion; returns their names, each with what a guess would spoil."""
-        names = [variable.name for variable in self._program.variables]
+        names = [variable.name for variable in self._draft.variables]
         scene = Scene(self._steps, {}, in_variable=True)
-        return self._variables(self._program.variables, self._program.places, scene, names)
+        return self._variables(self._draft.variables, self._draft.places, scene, names)
 
     def _variables(
         self, variables: Sequence[ExpressionVariable], places: Sequence[Place], scene: Scene, names: list[str]
@@ -221,7 +221,7 @@ class _Check:
     # Steps
 
     def _check_step(self, index: int, step: PromotionStep, variables: dict[str, str | None], *, plain: bool) -> None:
-        origin, alias = self._program.origins[index], self._aliases[index]
+        origin, alias = self._draft.origins[index], self._aliases[index]
         place = origin.step
         self._check_alias(index, alias, place)
         runs = constant_condition(step.if_)
@@ -243,7 +243,7 @@ class _Check:
         first = self._steps.aliases[alias]
         shown = shortened(alias, 80)
         if first != index:
-            other = self._program.origins[first].step
+            other = self._draft.origins[first].step
             self._findings.add(place, ALIAS_TWICE(alias=shown, other=other))
         if alias.startswith(_OURS):
             self._findings.add(place, ALIAS_OURS(alias=shown))
@@ -296,14 +296,14 @@ def _names_with_expressions(config: Any) -> Iterator[Path]:
 
 def check_promotion(promotion: Promotion, kinds: Kinds) -> list[Problem]:
     """All that is wrong with the steps of *promotion*."""
-    return check(program_of_promotion(promotion), kinds)
+    return check(draft_of_promotion(promotion), kinds)
 
 
 def check_stage(stage: Stage, kinds: Kinds, find: Find) -> list[Problem]:
     """All that is wrong with the template of *stage*, with the tasks that it names; they are given by *find*."""
-    return check(program_of_stage(stage, find), kinds)
+    return check(draft_of_stage(stage, find), kinds)
 
 
 def check_task(task: PromotionTask | ClusterPromotionTask, kinds: Kinds) -> list[Problem]:
     """All that can be said to be wrong with *task* whichever Stage names it."""
-    return check(program_of_task(task), kinds)
+    return check(draft_of_task(task), kinds)
