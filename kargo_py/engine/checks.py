@@ -29,7 +29,7 @@ from kargo_py.engine.tasks import (
     written_at,
 )
 from kargo_py.expressions.functions import SEPARATOR
-from kargo_py.expressions.templates import Template, templates_in
+from kargo_py.expressions.templates import templates_in
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import ROOM
 from kargo_py.steps.registry import Kinds
@@ -73,11 +73,13 @@ NAME_NOT_EVALUATED = message(
     shown=_SHOWN,
 )
 NOT_ALL_CHECKED = message(
-    "there are more expressions than are checked beforehand",
-    do="What is wrong with those that are not shows when they are evaluated. Shorter expressions, or fewer, help.",
+    "there is more than is checked beforehand",
+    do="What is wrong with the rest shows when the step runs. Shorter and fewer expressions and values help.",
     shown=_SHOWN,
 )
 
+MOST_VALUES: Final = 20_000
+"""Values of a configuration that are checked."""
 _OURS: Final = "kargo-py.io/"
 
 
@@ -160,6 +162,8 @@ class _Check:
         if plain is not None:
             variables = self._check_variables()
             for index, step in enumerate(self._draft.steps):
+                if self._findings.full:
+                    break
                 self._check_step(index, step, variables, plain=plain[index])
             if self._templates.exhausted:
                 self._findings.add(self._root, NOT_ALL_CHECKED(), warning=True)
@@ -176,7 +180,7 @@ class _Check:
         return Steps(dict(reversed(first.items())), tasks, self._draft.unknown, self._draft.partial)
 
     def _plain(self) -> list[bool] | None:
-        """Of each step, whether its configuration is JSON, which is told; None if there is too much to look at."""
+        """Of each step, whether its configuration can be looked at, which is told; None if none can."""
         draft, findings = self._draft, self._findings
         if len(draft.steps) > MAX_STEPS:
             findings.add(self._root, TOO_MANY_STEPS(most=MAX_STEPS))
@@ -187,7 +191,9 @@ class _Check:
             look = look_at(step.config, ROOM)
             for path, text in look.faults:
                 findings.add(origin.step.below("config", *path), text)
-            plain.append(not look.faults)
+            plain.append(not look.faults and look.values <= MOST_VALUES)
+            if look.values > MOST_VALUES:
+                findings.add(origin.step.below("config"), NOT_ALL_CHECKED(), warning=True)
             size += look.size + size_of_variables(step.vars) + len(step.if_ or "")
             if size > ROOM:
                 if not look.faults:
@@ -199,16 +205,15 @@ class _Check:
 
     def _check_variables(self) -> dict[str, str | None]:
         """Check those of the Promotion; returns their names, each with what a guess would spoil."""
-        names = [variable.name for variable in self._draft.variables]
         scene = Scene(self._steps, {}, in_variable=True)
-        return self._variables(self._draft.variables, self._draft.places, scene, names)
+        return self._variables(self._draft.variables, self._draft.places, scene)
 
     def _variables(
-        self, variables: Sequence[ExpressionVariable], places: Sequence[Place], scene: Scene, names: list[str]
+        self, variables: Sequence[ExpressionVariable], places: Sequence[Place], scene: Scene
     ) -> dict[str, str | None]:
         known = dict(scene.variables)
-        for number, (variable, place) in enumerate(zip(variables, places, strict=True)):
-            later = frozenset(names[number:])
+        later = frozenset(variable.name for variable in variables)  # but for those that are known by then
+        for variable, place in zip(variables, places, strict=True):
             here = Scene(self._steps, known, later, scene.index, scene.alias, in_variable=scene.in_variable)
             template = self._templates.parse(variable.value, place.below("value"))
             spoiled = None
@@ -228,9 +233,8 @@ class _Check:
         self._check_kind(step, place, sure=bool(runs) and not step.continue_on_error)
         if step.retry is not None and step.retry.timeout is not None and step.retry.timeout.nanoseconds < 0:
             self._findings.add(place.below("retry", "timeout"), NEGATIVE_TIMEOUT(), warning=True)
-        names = [variable.name for variable in step.vars]
         scene = Scene(self._steps, variables, index=index, alias=alias, in_variable=True)
-        known = self._variables(step.vars, origin.variables, scene, names)
+        known = self._variables(step.vars, origin.variables, scene)
         scene = Scene(self._steps, known, index=index, alias=alias)
         if step.if_:
             self._templates.check_condition(step.if_, place.below("if"), scene)
@@ -261,10 +265,10 @@ class _Check:
         for path in _names_with_expressions(step.config):
             self._findings.add(place.below(*path), NAME_NOT_EVALUATED(), warning=True)
         kind = self._kinds.get(step.uses or "")
-        found: list[tuple[Path, Template | None]] = []
+        found: list[Path] = []
         for path, source in templates_in(step.config):
-            template = self._templates.parse(source, place.below(*path))
-            found.append((path, template))
+            found.append(path)
+            template = None if self._findings.full else self._templates.parse(source, place.below(*path))
             if template is None:
                 continue
             self._templates.check(template, place.below(*path), scene)
@@ -273,7 +277,7 @@ class _Check:
         if kind is None:
             return
         try:
-            for path, text in config_faults(kind.config_model, step.config, [path for path, _ in found]):
+            for path, text in config_faults(kind.config_model, step.config, found):
                 self._findings.add(place.below(*path), text)
         except Uncheckable as error:
             self._findings.add(place, str(error), warning=True)
