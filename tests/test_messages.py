@@ -161,6 +161,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "of the user {}": "part of a text",
         "{} is no uid": "part of a text",
     },
+    "kargo_py.engine.plain": {"{} MiB": "a size", "{} KiB": "a size"},
     "kargo_py.kube.borrowed": {
         "kubernetes_asyncio client of {}": "a name: SOURCE on the page",
         "the user": "a name: CREDENTIALS on the page",
