@@ -6,32 +6,26 @@ Stage allows others; so who may create Promotions decides what is promoted, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kargo_py.api.admission import ANNOTATION_CUSTOM_STEPS, CUSTOM_STEPS_ALLOWED
-from kargo_py.api.freight import Freight, FreightReference
+from kargo_py.api.admission import ADMITTED_KEY, ANNOTATION_CUSTOM_STEPS, CUSTOM_STEPS_ALLOWED, admission_mark
+from kargo_py.api.freight import Freight
 from kargo_py.api.meta import API_VERSION, OwnerReference
 from kargo_py.api.names import (
-    ANNOTATION_CREATE_ACTOR,
-    ANNOTATION_ROLLBACK,
     ANNOTATION_STAGE,
-    LABEL_ALIAS,
     LABEL_SHARD,
     LABEL_STAGE,
     shorten_label,
 )
-from kargo_py.api.promotion import ExpressionVariable, FreightCollection, Promotion, PromotionStep
+from kargo_py.api.promotion import ExpressionVariable, FreightCollection, Promotion, PromotionStatus, PromotionStep
 from kargo_py.api.stage import Stage
-from kargo_py.api.types import JsonObject
+from kargo_py.api.types import JsonObject, Time
 from kargo_py.controllers.step_differences import Evaluator, steps_differ, variables_differ
-from kargo_py.controllers.template import Rulebook, Template, read_template, template_variables
+from kargo_py.controllers.template import Rulebook, Template, template_variables
+from kargo_py.engine.evaluation import Program, program_of
 from kargo_py.engine.problems import Problem
-from kargo_py.expressions.environment import Context, VariableError, environment, evaluate_variables
-from kargo_py.expressions.functions import promotion_functions
-from kargo_py.expressions.lookups import Lookups, Missing
-from kargo_py.expressions.templates import Scope
 from kargo_py.messages import Shown, message
 
 VARIABLES_REPLACED = message(
@@ -73,28 +67,31 @@ def plan(promotion: Promotion, stage: Stage, template: Template, rulebook: Ruleb
     given = promotion.spec.steps or ()
     variables, told = _variables(promotion, stage)
     if variables_differ(variables, template.variables) is not None:
-        template = read_template(stage, rulebook, variables)
+        template = rulebook.template(stage, variables)
     difference = _difference(given, stage, template, evaluator) if given else None
     if given and difference is None:
-        steps = template.steps if any(step.task is not None for step in given) else given
+        steps = template.steps if _has_task(given) else given
         return Plan(steps, variables, template.problems, replaced=told)
     if difference is not None and allows_custom_steps(stage):
-        own = rulebook.read(given, variables)
-        return Plan(own.steps, variables, own.problems, of_template=False)
+        own = rulebook.own(promotion, variables)
+        steps = own.steps if _has_task(given) else given
+        return Plan(steps, variables, own.problems, of_template=False)
     if difference is not None:
         told = "; ".join(filter(None, (STEPS_REPLACED(difference=difference), told)))
     return Plan(template.steps, variables, template.problems, replaced=told)
 
 
-def _difference(
-    given: Sequence[PromotionStep], stage: Stage, template: Template, evaluator: Evaluator
-) -> str | None:
+def _difference(given: Sequence[PromotionStep], stage: Stage, template: Template, evaluator: Evaluator) -> str | None:
     """How *given* differs from the template: with its tasks written out, or as it stands in the Stage."""
     difference = steps_differ(given, template.steps, evaluator.of)
-    if difference is None or all(step.task is None for step in given):
+    if difference is None or not _has_task(given):
         return difference
     written = stage.spec.promotion_template.spec.steps if stage.spec.promotion_template is not None else ()
     return difference if steps_differ(given, written, evaluator.of) is not None else None
+
+
+def _has_task(steps: Sequence[PromotionStep]) -> bool:
+    return any(step.task is not None for step in steps)
 
 
 def _variables(promotion: Promotion, stage: Stage) -> tuple[Sequence[ExpressionVariable], str]:
@@ -134,9 +131,6 @@ def overridden(
     return made
 
 
-# --- what a comparison with the template evaluates --------------------------------------------------------------------
-
-
 def collection_with(stage: Stage, freight: Freight) -> FreightCollection:
     """What the Stage has once this Freight is in: it, and what is there of other origins that are still requested."""
     current = stage.current_freight or FreightCollection()
@@ -144,54 +138,19 @@ def collection_with(stage: Stage, freight: Freight) -> FreightCollection:
     return FreightCollection(items=kept).with_freight(freight.reference())
 
 
-def scopes(
-    promotion: Promotion, stage: Stage, freight: Freight | None, now: datetime
-) -> Callable[[PromotionStep], Scope | None]:
-    """For each step what its expressions may use before the Promotion begins; None if that cannot be told."""
-    known: list[Scope | None] = []
-
-    def scope(step: PromotionStep) -> Scope | None:
-        if freight is None:
-            return None
-        if not known:
-            known.append(_common_scope(promotion, stage, freight, now))
-        common = known[0]
-        if common is None:
-            return None
-        context = _context(promotion, stage, freight.reference(), freight)
-        here = environment(context, alias=step.as_ or "")
-        return _with_variables(Scope({**here, "vars": common.environment["vars"]}, common.functions, now), step.vars)
-
-    return scope
+def program_before(promotion: Promotion, stage: Stage, freight: Freight, *, ui_base_url: str = "") -> Program:
+    """What the expressions of *promotion* will know when it begins."""
+    status = promotion.status.replace(freight=freight.reference(), freight_collection=collection_with(stage, freight))
+    spec = promotion.spec.replace(vars=_variables(promotion, stage)[0])
+    return program_of(promotion.replace(spec=spec, status=status), freight=freight, ui_base_url=ui_base_url)
 
 
-def _common_scope(promotion: Promotion, stage: Stage, freight: Freight, now: datetime) -> Scope | None:
-    references = list(collection_with(stage, freight).items.values())
-    here = environment(_context(promotion, stage, freight.reference(), freight))
-    scope = Scope(here, promotion_functions(references, Lookups()), now)
-    return _with_variables(scope, _variables(promotion, stage)[0])
-
-
-def _with_variables(scope: Scope, variables: Iterable[ExpressionVariable]) -> Scope | None:
-    known = scope.environment["vars"]
-    try:
-        made = evaluate_variables(variables, scope, known if isinstance(known, dict) else {})
-    except (VariableError, Missing):
-        return None
-    return Scope({**scope.environment, "vars": made}, scope.functions, scope.now)
-
-
-def _context(promotion: Promotion, stage: Stage, reference: FreightReference, freight: Freight) -> Context:
-    annotations = promotion.metadata.annotations
-    return Context(
-        project=promotion.namespace,
-        promotion=promotion.name,
-        stage=stage.name,
-        freight=reference,
-        freight_alias=freight.alias or freight.metadata.labels.get(LABEL_ALIAS, ""),
-        actor=annotations.get(ANNOTATION_CREATE_ACTOR, ""),
-        rollback=annotations.get(ANNOTATION_ROLLBACK) == "true",
-    )
+def with_admission(promotion: Promotion, now: datetime) -> PromotionStatus:
+    """The status of *promotion*, which waits for its turn, with the mark that it was admitted as it stands."""
+    status, at = promotion.status, Time.of(now)
+    state = dict(status.state) if isinstance(status.state, dict) else {}
+    mark = admission_mark(promotion.metadata.generation, at)
+    return status.replace(admitted_at=at, state={**state, ADMITTED_KEY: mark})
 
 
 # --- what is written --------------------------------------------------------------------------------------------------

@@ -76,9 +76,7 @@ async def _listed(world: World, namespace: str) -> list[JsonObject]:
     found: list[JsonObject] = []
     token = ""
     while True:
-        page = await world.client.list(
-            FREIGHTS, namespace, codec=JSON, limit=PAGE_SIZE, continue_token=token
-        )
+        page = await world.client.list(FREIGHTS, namespace, codec=JSON, limit=PAGE_SIZE, continue_token=token)
         found += page.items
         token = page.continue_token
         if not token:

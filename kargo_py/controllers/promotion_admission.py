@@ -16,7 +16,7 @@ from kargo_py.api.freight import Freight
 from kargo_py.api.promotion import Promotion
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
-from kargo_py.controllers.admission import Plan, completion, plan, scopes
+from kargo_py.controllers.admission import Plan, completion, plan, program_before
 from kargo_py.controllers.control_flow import refusal
 from kargo_py.controllers.events import admission_warning_event, steps_replaced_event
 from kargo_py.controllers.freight_choice import freight_of
@@ -101,10 +101,6 @@ class Admission:
         """The Promotion has ended, or is gone."""
         self._known.pop(key, None)
 
-    def forget_stage(self, key: Key) -> None:
-        """The Stage is gone."""
-        self._templates.forget(key)
-
     def unrecorded(self, promotion: Promotion) -> float | None:
         """Seconds until it is to be put on record that *promotion* was admitted; None if it is, or was not."""
         known = self._known.get(Key(promotion.namespace, promotion.name))
@@ -162,7 +158,9 @@ class Admission:
         world = self._world
         freight = await freight_of(world, promotion, stage)
         found = freight if isinstance(freight, Freight) else None
-        evaluator = Evaluator(scopes(promotion, stage, found, world.now()))
+        url = world.ui_base_url
+        program = program_before(promotion, stage, found, ui_base_url=url) if found is not None else None
+        evaluator = Evaluator(program, world.now())
         planned = plan(promotion, stage, template, self._templates.rulebook(stage.namespace), evaluator)
         refusals = [*([freight] if isinstance(freight, str) else []), *_told(planned, stage, warnings=False)]
         if refusals or found is None:

@@ -10,18 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from kargo_py.api.promotion import ExpressionVariable, PromotionStep
 from kargo_py.api.types import Duration, JsonObject
-from kargo_py.expressions.errors import ExpressionError
-from kargo_py.expressions.lookups import Missing
-from kargo_py.expressions.templates import Path, Rendered, Scope, dotted, render
+from kargo_py.engine.evaluation import EvaluationError, Position, Program, configuration
+from kargo_py.engine.problems import Path, written
+from kargo_py.expressions.lookups import Lookups, Missing
+from kargo_py.expressions.templates import Rendered
+from kargo_py.expressions.values import as_text, guessed
 from kargo_py.messages import Shown, message
 
 MORE_STEPS = message(
     "there are {count} steps, and {wanted} in the template",
     do="Part of *the steps were replaced*: the Promotion and the Stage's template have another number of steps.",
+    shown=Shown.EVENT,
+)
+MORE_VARIABLES = message(
+    "there are {count} variables, and {wanted} in the Stage and its template",
+    do="Part of *the variables were replaced*: the Promotion and the Stage have another number of variables.",
     shown=Shown.EVENT,
 )
 IS_ANOTHER = message(
@@ -31,7 +39,7 @@ IS_ANOTHER = message(
 )
 
 _BEGINS = re.compile(r"\$\{\{|\$\{%")
-_LATER = re.compile(r"\b(outputs|task|stepMetas|status|always|success|failure|uiBaseUrl|now)\b")
+_LATER = re.compile(r"\b(outputs|task|stepMetas|status|always|success|failure)\b")
 """What an expression has in it that only a running Promotion can tell."""
 
 _MOST_EVALUATIONS = 256
@@ -39,7 +47,6 @@ _MOST_SHOWN = 80
 
 Evaluate: TypeAlias = Callable[[str], Rendered | None]
 """What a template becomes; None if that cannot be told yet."""
-
 
 EvaluateFor: TypeAlias = Callable[[PromotionStep], Evaluate]
 """How the templates of a step of the Stage's template are evaluated."""
@@ -49,26 +56,27 @@ EvaluateFor: TypeAlias = Callable[[PromotionStep], Evaluate]
 class Evaluator:
     """Evaluates a bounded number of templates, with what is known before a Promotion begins.
 
-    ``scope`` is that of a step; None: it cannot be told yet.
+    ``program`` None: that cannot be told yet.
     """
 
-    scope: Callable[[PromotionStep], Scope | None]
+    program: Program | None
+    now: datetime
     _left: int = field(default=_MOST_EVALUATIONS, init=False)
 
     def of(self, step: PromotionStep) -> Evaluate:
         """For the templates in *step*."""
-        scopes: list[Scope | None] = []
 
         def evaluate(source: str) -> Rendered | None:
-            if self._left <= 0 or _LATER.search(source):
+            if self.program is None or self._left <= 0 or _LATER.search(source):
                 return None
             self._left -= 1
-            if not scopes:
-                scopes.append(self.scope(step))
+            position = Position(step.as_ or "", step.replace(config=source))
             try:
-                return render(source, scopes[0]) if scopes[0] is not None else None
-            except (ExpressionError, Missing):
+                value = configuration(self.program, position, Lookups(), self.now, keep_texts=True)
+            except (EvaluationError, Missing):
                 return None
+            text = as_text(value)
+            return Rendered(guessed(value), text if isinstance(text, str) else None)
 
         return evaluate
 
@@ -161,8 +169,10 @@ def steps_differ(
 
 def variables_differ(given: Sequence[ExpressionVariable], wanted: Sequence[ExpressionVariable]) -> str | None:
     """How the variables of a Promotion differ from *wanted*; None if they say the same."""
-    normal = ([_normal_variable(variable) for variable in variables] for variables in (given, wanted))
-    found = _Comparison(_never).first(*normal, ("spec", "vars"))
+    one, other = ([_normal_variable(variable) for variable in variables] for variables in (given, wanted))
+    if len(one) != len(other):
+        return MORE_VARIABLES(count=len(one), wanted=len(other))
+    found = _Comparison(_never).first(one, other, ("spec", "vars"))
     return _told(*found) if found is not None else None
 
 
@@ -175,7 +185,7 @@ def _told(path: Path, given: Any, wanted: Any) -> str:
         given, wanted = (
             Duration.of_nanoseconds(value) if isinstance(value, int) else value for value in (given, wanted)
         )
-    return IS_ANOTHER(path=dotted(path), given=_shown(given), wanted=_shown(wanted))
+    return IS_ANOTHER(path=written(path), given=_shown(given), wanted=_shown(wanted))
 
 
 def _shown(value: Any) -> str:

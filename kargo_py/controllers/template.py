@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kargo_py.api.promotion import ExpressionVariable, PromotionStep
+from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionStep
 from kargo_py.api.stage import Stage
-from kargo_py.engine.checks import check
-from kargo_py.engine.problems import Path, Problem
+from kargo_py.engine.checks import Program, check, program_of_promotion, program_of_stage
+from kargo_py.engine.problems import Problem
 from kargo_py.engine.tasks import Find, inflate
 from kargo_py.messages import Shown, message
 from kargo_py.steps.registry import Kinds
@@ -23,22 +23,14 @@ IN_THE_STAGE = message(
     shown=Shown.PROMOTION | Shown.EVENT,
 )
 
-_STEPS: Path = ("spec", "steps")
-_TEMPLATE_STEPS: Path = ("spec", "promotionTemplate", "spec", "steps")
-
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Steps as they would run: without tasks, each with its alias."""
+    """Steps as they would run: without tasks, each with its alias; and what is wrong with them."""
 
     steps: Sequence[PromotionStep]
     variables: Sequence[ExpressionVariable]
     problems: Sequence[Problem]
-
-    @property
-    def refused(self) -> bool:
-        """Whether they cannot succeed."""
-        return any(not problem.warning for problem in self.problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +40,39 @@ class Rulebook:
     kinds: Kinds
     find: Find
 
-    def read(
-        self,
-        steps: Sequence[PromotionStep],
-        variables: Sequence[ExpressionVariable],
-        *,
-        namespace: str = "",
-        root: Path = _STEPS,
-    ) -> Template:
-        """*steps* with their tasks written out, and what is wrong with them; *root* is where they are written."""
-        inflated = inflate(steps, variables, self.find, namespace=namespace, root=root)
-        found = check(inflated.steps, variables, self.kinds, inflated=inflated, root=root)
-        return Template(inflated.steps, variables, found)
+    def template(self, stage: Stage, variables: Sequence[ExpressionVariable] | None = None) -> Template:
+        """The template of *stage*, with *variables* in the place of its own if they are given."""
+        written = stage.spec.promotion_template
+        if variables is not None and written is not None:
+            bare = written.replace(spec=written.spec.replace(vars=()))
+            stage = stage.replace(spec=stage.spec.replace(vars=variables, promotion_template=bare))
+        return self._judged(program_of_stage(stage, self.find))
+
+    def own(self, promotion: Promotion, variables: Sequence[ExpressionVariable]) -> Template:
+        """The steps that the author of *promotion* wrote, with *variables*."""
+        promotion = promotion.replace(spec=promotion.spec.replace(vars=variables))
+        program = program_of_promotion(promotion)
+        if any(step.task is not None for step in program.steps):
+            found = inflate(program.steps, variables, self.find, namespace=promotion.namespace, root=program.root)
+            program = Program(
+                found.steps,
+                program.variables,
+                found.origins,
+                program.places,
+                found.problems,
+                found.missing,
+                root=program.root,
+            )
+        return self._judged(program)
+
+    def _judged(self, program: Program) -> Template:
+        return Template(program.steps, program.variables, check(program, self.kinds))
 
 
 def template_variables(stage: Stage) -> Sequence[ExpressionVariable]:
     """The variables of all Promotions to *stage*: its own, then those of its template."""
     template = stage.spec.promotion_template
     return [*stage.spec.vars, *(template.spec.vars if template is not None else ())]
-
-
-def read_template(
-    stage: Stage, rulebook: Rulebook, variables: Sequence[ExpressionVariable] | None = None
-) -> Template:
-    """The template of *stage*, with *variables* in the place of its own if they are given."""
-    template = stage.spec.promotion_template
-    return rulebook.read(
-        template.spec.steps if template is not None else (),
-        template_variables(stage) if variables is None else variables,
-        namespace=stage.namespace,
-        root=_TEMPLATE_STEPS,
-    )
 
 
 def told(problem: Problem, stage: Stage | None) -> str:

@@ -9,9 +9,10 @@ from kargo_py.api.promotion import PromotionStep, PromotionTaskReference
 from kargo_py.api.promotion_task import PromotionTaskSpec
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
-from kargo_py.controllers.template import Rulebook, Template, read_template
+from kargo_py.controllers.template import Rulebook, Template
 from kargo_py.controllers.world import World
 from kargo_py.kube.cache import Cache
+from kargo_py.kube.codec import JSON
 from kargo_py.kube.errors import NotFound
 from kargo_py.kube.resources import Key
 
@@ -40,10 +41,11 @@ class Templates:
         self._world = world
         self._known: dict[Key, _Known] = {}
         self._kinds = {uses: type(step) for uses, step in world.steps.items()}
+        world.stages.subscribe(self._forget)
 
-    def forget(self, key: Key) -> None:
-        """The Stage is gone."""
-        self._known.pop(key, None)
+    def _forget(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        if new is None and old is not None:
+            self._known.pop(JSON.meta(old).key, None)
 
     async def of(self, stage: Stage) -> Template:
         """The template of *stage*. A task that is not in the cache is asked for once. Raises KubeError."""
@@ -56,7 +58,7 @@ class Templates:
         if missing:
             await self.look_at(stage.namespace, missing)
             tasks = self._tasks(stage.namespace, references)
-        template = read_template(stage, self.rulebook(stage.namespace))
+        template = self.rulebook(stage.namespace).template(stage)
         self._known[key] = _Known(stage.metadata.uid, stage.metadata.generation, tasks, template)
         return template
 
