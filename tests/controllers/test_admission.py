@@ -433,7 +433,7 @@ def test_what_is_wrong_is_told_where_it_is_written(
     """In the Stage, or in the Promotion where its own steps are kept."""
     made = planned(promotion(*given_), stage(*template, custom=custom))
 
-    assert [problem.where for problem in made.problems if not problem.warning] == [where]
+    assert [str(problem.place) for problem in made.problems if not problem.warning] == [where]
     assert made.of_template == ("promotionTemplate" in where)
 
 
