@@ -48,23 +48,9 @@ from kargo_py.controllers.promotion_waking import (
 from kargo_py.controllers.telling import Teller
 from kargo_py.controllers.world import World, attempts_of, awaited_in, awaits
 from kargo_py.deployers.base import RecordError, footprint
-from kargo_py.engine.machine import (
-    CurrentStep,
-    abort,
-    alias_fault,
-    awaited_of,
-    begin,
-    current_step,
-    fail,
-    finish_step,
-    held_up,
-    latch_abort,
-    output_of,
-    records_of,
-    with_intent,
-    with_message,
-    with_refresh,
-)
+from kargo_py.engine.machine import CurrentStep, abort, alias_fault, begin, current_step, fail, finish_step, held_up, latch_abort, with_message, with_refresh
+from kargo_py.engine.outputs import output_of, with_intent
+from kargo_py.engine.records import awaited_of, records_of
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Controller, Result
 from kargo_py.kube.errors import OutcomeUnknown

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from kargo_py.api.promotion import Promotion, PromotionStatus
 from kargo_py.api.types import JsonObject
 from kargo_py.deployers.base import Record, TargetState
-from kargo_py.engine.machine import with_message, with_records, with_refresh
+from kargo_py.engine.machine import with_message, with_refresh
+from kargo_py.engine.records import with_records
 from kargo_py.steps.base import Waiting
 
 COALESCE = 1.0

@@ -48,7 +48,8 @@ from kargo_py.controllers.why import (
 )
 from kargo_py.deployers.argocd_records import KIND as ARGOCD, intent_of
 from kargo_py.deployers.base import Record, RecordError, TargetState
-from kargo_py.engine.machine import CurrentStep, current_step, records_of
+from kargo_py.engine.machine import CurrentStep, current_step
+from kargo_py.engine.records import records_of
 from kargo_py.kube.clock import in_short
 from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Key

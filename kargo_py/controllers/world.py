@@ -281,7 +281,8 @@ class World:
     ``client`` and ``recorder`` are for Kargo's resources; Argo CD may live on another API server, and
     ``argocd_recorder`` is for Events there (None: it is the same). ``abort_patience`` is how long what an abort or a
     time-out stops is waited for. ``watches`` are those of steps other than Argo CD's. ``created_events``: tell that
-    Promotions were created; ``operation_events``: tell what becomes of the operations they start.
+    Promotions were created; ``operation_events``: tell what becomes of the operations they start. Expressions read
+    shared resources in ``shared_resources_namespace``, and have ``ui_base_url`` as ``ctx.uiBaseUrl``; "" for none.
     """
 
     instance: str
@@ -297,6 +298,8 @@ class World:
     watches: Sequence[Watch[Any]] = ()
     created_events: bool = False
     operation_events: bool = False
+    shared_resources_namespace: str = ""
+    ui_base_url: str = ""
     stats: PromotionStats = field(init=False)
     unreadable_applications: int = field(default=0, init=False)
     events_not_told: int = field(default=0, init=False)

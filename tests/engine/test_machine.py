@@ -21,25 +21,9 @@ from kargo_py.api.promotion import (
 from kargo_py.api.stamp import AWAITED_KEY, STATE_KEY
 from kargo_py.api.types import Time
 from kargo_py.deployers.base import Awaited, Before, Record, RecordError, TargetState
-from kargo_py.engine.machine import (
-    abort,
-    alias_fault,
-    awaited_of,
-    begin,
-    current_step,
-    fail,
-    finish_step,
-    held_up,
-    latch_abort,
-    newly_ended,
-    output_of,
-    readable_records,
-    records_of,
-    with_intent,
-    with_message,
-    with_records,
-    with_refresh,
-)
+from kargo_py.engine.machine import abort, alias_fault, begin, current_step, fail, finish_step, held_up, latch_abort, with_message, with_refresh
+from kargo_py.engine.outputs import output_of, with_intent
+from kargo_py.engine.records import awaited_of, newly_ended, readable_records, records_of, with_records
 from kargo_py.steps.base import Finished, Intend
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
