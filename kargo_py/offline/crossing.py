@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kargo_py.api.types import JsonObject
 from kargo_py.expressions.templates import Path
 from kargo_py.messages import Shown, message
 from kargo_py.offline.findings import Finding, Level
-from kargo_py.offline.manifests import Manifest
+from kargo_py.offline.manifests import Manifest, value_at
 
 TWICE = message(
     "{object} is in {place}, too",
@@ -83,7 +82,9 @@ def twice(manifests: Iterable[Manifest]) -> Iterator[Finding]:
         first = seen.setdefault(key, manifest)
         if first is not manifest:
             text = TWICE(object=manifest.title, place=first.place(()))
-            yield manifest.finding(("metadata", "name"), text)
+            # In several files there may be a base and what changes it
+            level = Level.ERROR if first.file == manifest.file else Level.WARNING
+            yield manifest.finding(("metadata", "name"), text, level)
 
 
 def references(manifest: Manifest, known: Objects) -> Iterator[Finding]:
@@ -126,9 +127,7 @@ def _requests(manifest: Manifest, known: Objects) -> Iterator[Finding]:
 
 def _named(manifest: Manifest, known: Objects, kind: str, path: Path) -> Iterator[Finding]:
     """Tell if the object named at *path* is not there though others of its kind are."""
-    value: Any = manifest.value
-    for part in path:
-        value = _part(value, part)
+    value = value_at(manifest.value, path)
     if not isinstance(value, str) or not value or known.find(kind, value, manifest.namespace):
         return
     if known.others(kind, manifest.namespace):
@@ -145,7 +144,7 @@ def _circle(manifest: Manifest, origin: str, known: Objects) -> list[str]:
             continue
         found[stage.name] = stage
         request = next((one for one in _list(stage.value, "spec", "requestedFreight") if _origin(one) == origin), None)
-        if request is None or _part(_part(request, "sources"), "direct") is True:
+        if request is None or value_at(request, ("sources", "direct")) is True:
             return []
         for name in _list(request, "sources", "stages"):
             upstream = known.find("Stage", name, manifest.namespace) if isinstance(name, str) else None
@@ -168,19 +167,11 @@ def _origin(request: Any) -> str:
     return f"{_text(request, 'origin', 'kind')}/{_text(request, 'origin', 'name')}"
 
 
-def _part(value: Any, part: str | int) -> Any:
-    if isinstance(part, int):
-        return value[part] if isinstance(value, list) and part < len(value) else None
-    return value.get(part) if isinstance(value, dict) else None
-
-
 def _text(value: Any, *names: str) -> str:
-    for name in names:
-        value = _part(value, name)
-    return value if isinstance(value, str) else ""
+    found = value_at(value, names)
+    return found if isinstance(found, str) else ""
 
 
-def _list(value: JsonObject | Any, *names: str) -> list[Any]:
-    for name in names:
-        value = _part(value, name)
-    return value if isinstance(value, list) else []
+def _list(value: Any, *names: str) -> list[Any]:
+    found = value_at(value, names)
+    return found if isinstance(found, list) else []

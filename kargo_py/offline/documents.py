@@ -21,7 +21,7 @@ from kargo_py.offline.findings import Level
 
 NOT_YAML = message(
     "{why}",
-    do="Correct the line that is named, as YAML or JSON has it. Text with `{{{{ }}}}` in it is often a template of "
+    do="Correct the line that is named, as YAML or JSON has it. Text with `{{ }}` in it is often a template of "
     "Helm: render it first, and lint what `helm template` prints.",
     shown=Shown.LINT,
 )

@@ -9,6 +9,7 @@ from typing import Any
 from kargo_py.api.kinds import KINDS
 from kargo_py.api.meta import GROUP
 from kargo_py.api.types import JsonObject
+from kargo_py.engine.problems import written
 from kargo_py.expressions.templates import Path
 from kargo_py.offline.documents import Document
 from kargo_py.offline.files import File
@@ -54,8 +55,10 @@ class Manifest:
     @property
     def title(self) -> str:
         """How people call it."""
-        name = self.name or f"{_text(self.value, 'metadata', 'generateName')}…"
-        return f"{self.kind} {self.namespace}/{name}" if self.namespace else f"{self.kind} {name}"
+        begin = _text(self.value, "metadata", "generateName")
+        name = self.name or (f"{begin}…" if begin else "")
+        where = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {where}{name}" if name else self.kind
 
     def place(self, path: Path, *, key: bool = False) -> Place:
         """Where the value at *path* stands, or its *key*, or what is nearest above it."""
@@ -69,12 +72,19 @@ class Manifest:
 
     def finding(self, path: Path, text: str, level: Level = Level.ERROR, *, key: bool = False) -> Finding:
         """Something about the value at *path*, or about its *key*."""
-        return Finding(self.place(path, key=key), level, spelled(path), text, self.title)
+        return Finding(self.place(path, key=key), level, written(path), text, self.title)
 
 
-def spelled(path: Path) -> str:
-    """*path* as people write it: ``spec.steps[2].config.apps[0].name``."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+def value_at(value: Any, path: Path) -> Any:
+    """What stands at *path* in *value*, None if nothing."""
+    for part in path:
+        if isinstance(value, dict) and isinstance(part, str):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            return None
+    return value
 
 
 def manifests(files: Iterable[File]) -> Iterator[Manifest]:
@@ -98,6 +108,5 @@ def _objects(value: Any) -> Iterator[tuple[Path, JsonObject]]:
 
 
 def _text(value: Any, *names: str) -> str:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, str) else ""
+    found = value_at(value, names)
+    return found if isinstance(found, str) else ""

@@ -5,6 +5,7 @@ The judge is the one of the embedded API server, whose verdicts are tested again
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import islice
@@ -25,7 +26,7 @@ from kargo_py.local.apiserver.schema import Schema, compiled
 from kargo_py.local.apiserver.wire import copied
 from kargo_py.messages import Shown, message
 from kargo_py.offline.findings import Finding
-from kargo_py.offline.manifests import Manifest
+from kargo_py.offline.manifests import Manifest, value_at
 
 UNKNOWN_KIND = message(
     "{version} has no kind {kind}; it has {known}",
@@ -50,13 +51,18 @@ OF_THE_CLUSTER = message(
 )
 MUST_BE = message(
     "must be of type {wanted}, not {found}",
-    do="Correct the value. YAML takes text that looks like a number or a boolean for one, unless it is in quotes.",
+    do="Correct the value.",
     shown=Shown.LINT,
 )
 
-READ_AS_SOMETHING = message(
-    "{text}; {written} is no text to YAML unless it is in quotes",
-    do="Put the value in quotes.",
+MUST_BE_TEXT = message(
+    "must be a text, not {found}; put it in quotes",
+    do="YAML takes text that looks like a number or a boolean for one, unless it is in quotes.",
+    shown=Shown.LINT,
+)
+WRITTEN = message(
+    "{text} (YAML reads {written} as {value})",
+    do="Put the value in quotes if it is a text.",
     shown=Shown.LINT,
 )
 
@@ -121,7 +127,8 @@ def _unknown(manifest: Manifest, kind: Kind) -> Iterator[Finding]:
 def _said(error: FieldError) -> str:
     if error.cause is Cause.TYPE and isinstance(error.value, str):
         _, _, wanted = error.detail.partition("must be of type ")
-        return MUST_BE(wanted=wanted.partition(":")[0], found=error.value)
+        wanted = wanted.partition(":")[0]
+        return MUST_BE_TEXT(found=error.value) if wanted == "string" else MUST_BE(wanted=wanted, found=error.value)
     return _cut(error.body.replace(f"{error.path} in body ", ""))
 
 
@@ -130,9 +137,11 @@ def _cut(text: str) -> str:
 
 
 def with_written(text: str, manifest: Manifest, path: Path) -> str:
-    """*text*, and as what YAML read the value where it was written otherwise."""
-    written = manifest.written(path)
-    return text if written is None else READ_AS_SOMETHING(text=text, written=_cut(written))
+    """*text*, and what YAML made of the value at *path* where that is written otherwise."""
+    written, value = manifest.written(path), value_at(manifest.value, path)
+    if written is None or json.dumps(value) == written:
+        return text
+    return WRITTEN(text=text, written=_cut(written), value=json.dumps(value))
 
 
 def _metadata(manifest: Manifest, kind: Kind) -> Iterator[Finding]:
