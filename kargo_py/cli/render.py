@@ -206,16 +206,21 @@ def document(assembled: Assembled, rendered: Rendered) -> JsonObject:
     }
     notes = list(dict.fromkeys([*assembled.notes, *rendered.notes]))
     made = {name: value for name, value in head.items() if value is not None}
-    made["steps"] = [_step(step) for step in rendered.steps]
+    common = rendered.steps[0].common if rendered.steps else {}
+    if common:
+        made["vars"] = common
+    made["steps"] = [_step(step, common) for step in rendered.steps]
     return made | ({"notes": notes} if notes else {})
 
 
-def _step(step: RenderedStep) -> JsonObject:
+def _step(step: RenderedStep, common: JsonObject) -> JsonObject:
+    """A step; of the Promotion's variables only what is not *common* to all steps."""
     made: JsonObject = {"as": step.alias, "uses": step.uses}
     if step.runs is not True:
         made["runs"] = step.runs if step.runs is not None else "unknown"
-    if step.variables:
-        made["vars"] = step.variables
+    variables = {name: value for name, value in step.common.items() if common.get(name) != value} | step.own
+    if variables:
+        made["vars"] = variables
     if step.runs is not False:
         made["config"] = step.config
     if step.notes:

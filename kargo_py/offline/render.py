@@ -52,7 +52,7 @@ from kargo_py.steps.config import read_as
 from kargo_py.steps.registry import Kinds
 
 OUTPUT_UNKNOWN = message(
-    'the output of step "{alias}" is known only once it has run; give one with --output {alias}=JSON',
+    'the output of step "{alias}" is known only once it has run; give one with --step-output {alias}=JSON',
     do="Nothing to do: the expression is evaluated when the Promotion runs.",
     shown=Shown.LINT,
 )
@@ -133,7 +133,10 @@ class RenderedStep:
     alias: str
     uses: str
     runs: bool | None = True
-    variables: dict[str, Any] = field(default_factory=dict)
+    common: dict[str, Any] = field(default_factory=dict)
+    """The variables of the Promotion."""
+    own: dict[str, Any] = field(default_factory=dict)
+    """Those of the step."""
     config: Any = None
     notes: list[str] = field(default_factory=list)
 
@@ -182,18 +185,19 @@ class _Rendering:
         self.unknown: Reasons = dict(_unknown_context(setting))
         self._promotion = setting.promotion.replace(status=status)
         self._faults: dict[Fault, None] = {}
-        self._notes: list[str] = []
+        self.notes: list[str] = []
 
     async def run(self) -> Rendered:
         steps = [await self._step(index) for index in range(len(self._promotion.spec.steps or ()))]
         known = self.setting.collection.items
         if self.setting.freight is not None:
-            self._notes += [ORIGIN_UNKNOWN(origin=o) for o in self.setting.requested if o not in known]
+            self.notes += [ORIGIN_UNKNOWN(origin=o) for o in self.setting.requested if o not in known]
         mask = self.secrets.mask
         for step in steps:
-            step.variables, step.config, step.notes = mask(step.variables), mask(step.config), mask(step.notes)
+            step.common, step.own, step.config = mask(step.common), mask(step.own), mask(step.config)
+            step.notes = mask(step.notes)
         faults = [Fault(one.step, one.where, mask(one.text)) for one in self._faults]
-        return Rendered(steps, mask(self._notes), faults)
+        return Rendered(steps, mask(self.notes), faults)
 
     async def _step(self, index: int) -> RenderedStep:
         position = position_of(self._promotion, index)
@@ -215,7 +219,7 @@ class _Rendering:
                     read_as(kind.config_model, {} if made.config is None else made.config)
                 except ValueError as error:
                     work.fault(("config",), str(error))
-            self._put_output(work, config, propagates=kind is not None and kind.propagates_output)
+            self._put_output(work, config, propagates=kind is None or kind.propagates_output)
         status = StepStatus.SKIPPED if made.runs is False else StepStatus.SUCCEEDED
         meta = StepExecutionMetadata(alias=made.alias, status=status, continue_on_error=step.continue_on_error)
         for name in _WHEN_RUN:
@@ -229,7 +233,8 @@ class _Rendering:
         """Let the later steps know the output of this one, or that nobody knows it."""
         alias = work.made.alias
         given = self.setting.outputs.get(alias)
-        homes = [alias, *([alias.rpartition(SEPARATOR)[0]] if propagates and SEPARATOR in alias else [])]
+        task = alias.rpartition(SEPARATOR)[0]
+        homes = [alias, task] if propagates and task else [alias]
         if given is None and (work.made.uses != _COMPOSE or not isinstance(config, dict)):
             for home in homes:
                 self.unknown["outputs", home] = OUTPUT_UNKNOWN(alias=alias)
@@ -284,13 +289,14 @@ class _Work:
         before = Scope(environment(program.context, alias=position.alias), functions, now, self._lookups.seen)
         values: dict[str, Value] = {}
         common = await self._evaluated(program.variables, before, values, of_step=False)
+        self.made.common = {name: _shown(value) for name, value in values.items()}
         here = environment(
             program.context, alias=position.alias, variables=values, outputs=position.outputs, steps=position.before
         )
         own = await self._evaluated(
             position.step.vars, Scope(here, functions, now, self._lookups.seen), values, of_step=True
         )
-        self.made.variables = {name: _shown(value) for name, value in values.items()}
+        self.made.own = {variable.name: _shown(values[variable.name]) for variable in position.step.vars}
         everything = {**functions, **status_functions(position.alias, position.before)}
         self._scope = Scope({**here, "vars": values}, everything, now, self._lookups.seen)
         self._program = Program(program.context, program.freight, common)
@@ -311,13 +317,13 @@ class _Work:
                     values |= await self._known(_thunk(variable, scope, dict(values)))
                     kept.append(variable)
                     continue
+                self._note(f"vars.{variable.name}", why, of_step=of_step)
             except NotKnown as error:
                 why = str(error)
+                self._note(f"vars.{variable.name}", why, of_step=of_step)
             except (VariableError, ExpressionError, TooManyLookups, LookupRefused) as error:
                 self.fault(where, str(error))
                 why = VARIABLE_FAULTY(name=variable.name)
-            else:
-                self._note(f"vars.{variable.name}", why)
             values[variable.name] = f"{MARK}{variable.value}"
             self._unknown["vars", variable.name] = why
         return kept
@@ -368,10 +374,10 @@ class _Work:
         self._note(_dotted(("config", *path)), why)
         return f"{MARK}{source}"
 
-    def _note(self, path: str, why: str) -> None:
-        text = NOT_EVALUATED(path=path, why=why)
-        if text not in self.made.notes:
-            self.made.notes.append(text)
+    def _note(self, path: str, why: str, *, of_step: bool = True) -> None:
+        notes, text = self.made.notes if of_step else self._all.notes, NOT_EVALUATED(path=path, why=why)
+        if text not in notes:
+            notes.append(text)
 
     async def _known(self, evaluate: Callable[[], T]) -> T:
         """The value of *evaluate*, with what it reads; raises NotKnown if that is nowhere."""
