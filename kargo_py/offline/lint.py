@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,8 +15,9 @@ from kargo_py.api.promotion_task import ClusterPromotionTask, PromotionTask, Pro
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.engine.checks import check_promotion, check_stage, check_task
-from kargo_py.engine.problems import Problem, written
-from kargo_py.engine.tasks import TASK_MISSING
+from kargo_py.engine.problems import Problem, TaskName, written
+from kargo_py.engine.tasks import task_name
+from kargo_py.expressions.templates import Path
 from kargo_py.messages import Shown, message
 from kargo_py.offline.crossing import Objects, objects, references, twice
 from kargo_py.offline.documents import Document
@@ -24,6 +26,7 @@ from kargo_py.offline.findings import Finding, Level, Place, ordered
 from kargo_py.offline.manifests import Manifest, manifests, value_at
 from kargo_py.offline.schemas import judge, with_written
 from kargo_py.offline.traps import traps
+from kargo_py.steps.config import NO_SUCH_FIELD
 from kargo_py.steps.registry import Kinds
 
 STEPS_NOT_CHECKED = message(
@@ -32,7 +35,7 @@ STEPS_NOT_CHECKED = message(
     shown=Shown.LINT,
 )
 TASK_IN_NO_FILE = message(
-    '{kind} "{name}" is in none of the files, so its steps are not checked',
+    "{task} is in none of the files, so its steps are not checked",
     do="Give the file of the task, too; or nothing to do, where the cluster has it. With `--strict` it is an error.",
     shown=Shown.LINT,
 )
@@ -85,27 +88,33 @@ def _of_document(name: str, document: Document) -> Iterator[Finding]:
 
 def _of_object(manifest: Manifest, known: Objects, kinds: Kinds, *, strict: bool) -> list[Finding]:
     found = [*judge(manifest), *references(manifest, known)]
+    absent: set[TaskName] = set()
     try:
-        problems = _problems(manifest, known, kinds)
+        problems = _problems(manifest, known, kinds, absent)
     except ValidationError:
         # What is wrong has been told, by the schema or the model.
         return [*found, manifest.finding((), STEPS_NOT_CHECKED(), Level.INFO)]
     told = {(finding.place, finding.path) for finding in found if finding.level is Level.ERROR}
-    of_steps = [_told(problem, manifest, known, strict=strict) for problem in problems]
+    of_steps = [_told(problem, manifest, known, absent, strict=strict) for problem in problems]
     # The schema says some of it, too, in its own words
     found += [finding for finding in of_steps if (finding.place, finding.path) not in told]
     return [*found, *traps(manifest, kinds)]
 
 
-def _problems(manifest: Manifest, known: Objects, kinds: Kinds) -> list[Problem]:
-    """What is wrong with the steps, whatever else is. Raises ValidationError."""
+def _problems(manifest: Manifest, known: Objects, kinds: Kinds, absent: set[TaskName]) -> list[Problem]:
+    """What is wrong with the steps, whatever else is; *absent* gets the tasks that are not there or cannot be read.
+
+    Raises ValidationError.
+    """
 
     def find(reference: PromotionTaskReference) -> PromotionTaskSpec | None:
-        task = _task(reference.kind, reference.name, manifest.namespace, known)
-        try:
-            return _TASKS[reference.kind].model_validate(_named(task)).spec if task else None
-        except ValidationError:
-            return None
+        name = task_name(reference)
+        task = _task(name, manifest.namespace, known)
+        if task is not None:
+            with suppress(ValidationError):
+                return _TASKS[reference.kind].model_validate(_named(task)).spec
+        absent.add(name)
+        return None
 
     spec = value_at(manifest.value, ("spec",))
     kept = {name: spec[name] for name in _OF_STEPS if name in spec} if isinstance(spec, dict) else {}
@@ -132,24 +141,32 @@ _TASKS: Final[dict[str, type[PromotionTask | ClusterPromotionTask]]] = {
 }
 
 
-def _task(kind: str, name: str, namespace: str, known: Objects) -> Manifest | None:
-    return known.find(kind, name, "" if kind == ClusterPromotionTask.kind_name else namespace)
+def _task(name: TaskName, namespace: str, known: Objects) -> Manifest | None:
+    return known.find(name.kind, name.name, "" if name.kind == ClusterPromotionTask.kind_name else namespace)
 
 
-def _told(problem: Problem, manifest: Manifest, known: Objects, *, strict: bool) -> Finding:
+def _told(problem: Problem, manifest: Manifest, known: Objects, absent: set[TaskName], *, strict: bool) -> Finding:
     level = Level.WARNING if problem.warning else Level.ERROR
+    at_key = problem.message == NO_SUCH_FIELD()
     if problem.task is not None:
-        task = _task(problem.task.kind, problem.task.name, manifest.namespace, known)
+        task = _task(problem.task, manifest.namespace, known)
         if task is not None:
-            return task.finding(problem.path, with_written(problem.message, task, problem.path), level)
+            text = with_written(problem.message, task, problem.path)
+            return task.finding(problem.path, text, level, key=at_key)
         return manifest.finding((), str(problem), level)
-    reference = value_at(manifest.value, problem.path)
-    if problem.path[-1:] == ("task",) and isinstance(reference, dict):
-        kind, name = str(reference.get("kind", PromotionTask.kind_name)), str(reference.get("name"))
-        if problem.message.startswith(TASK_MISSING(kind=kind, name=name, where="")):
-            if _task(kind, name, manifest.namespace, known):
-                # It is there, and so wrong that it cannot be read, which is told of the task itself
-                return manifest.finding(problem.path, STEPS_NOT_CHECKED(), Level.INFO)
-            text = TASK_IN_NO_FILE(kind=kind, name=name)
-            return manifest.finding(problem.path, text, Level.ERROR if strict else Level.WARNING)
-    return manifest.finding(problem.path, with_written(problem.message, manifest, problem.path), level)
+    missing = _reference(manifest, problem.path)
+    if missing not in absent:
+        text = with_written(problem.message, manifest, problem.path)
+        return manifest.finding(problem.path, text, level, key=at_key)
+    if _task(missing, manifest.namespace, known):
+        # It cannot be read, and why is told of the task itself
+        return manifest.finding(problem.path, STEPS_NOT_CHECKED(), Level.INFO)
+    text = TASK_IN_NO_FILE(task=missing)
+    return manifest.finding(problem.path, text, Level.ERROR if strict else Level.WARNING)
+
+
+def _reference(manifest: Manifest, path: Path) -> TaskName:
+    """The task named at *path*."""
+    value = value_at(manifest.value, path) if path[-1:] == ("task",) else None
+    value = value if isinstance(value, dict) else {}
+    return TaskName(str(value.get("kind", PromotionTask.kind_name)), str(value.get("name")))

@@ -20,6 +20,7 @@ from kargo_py.api.types import JsonObject
 from kargo_py.expressions.templates import Path
 from kargo_py.local.apiserver import names, objectmeta
 from kargo_py.local.apiserver.bodies import Undecodable
+from kargo_py.local.apiserver.cel import SKIPPED
 from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.gotypes import Mismatch, Mistyped
 from kargo_py.local.apiserver.schema import Schema, compiled
@@ -71,7 +72,6 @@ BY_KIND: Final[Mapping[str, Kind]] = {kind.model.kind_name: kind for kind in KIN
 _ANY_NAMESPACE: Final = "default"
 _LONGEST: Final = 400
 _MOST: Final = 50
-_RULES_LEFT_OUT: Final = "<nil>"
 _PATTERN: Final = "should match '"
 _PYDANTIC: Final = "Value error, "
 
@@ -96,8 +96,8 @@ def judge(manifest: Manifest) -> Iterator[Finding]:
         # Of a pattern the model says in words what is wanted
         better = modelled.get(path, text) if _PATTERN in text else text
         yield manifest.finding(path, with_written(better, manifest, path))
-    if not refused:
-        for path, text in modelled.items():
+    for path, text in modelled.items():
+        if not refused and path[:1] != ("metadata",):
             yield manifest.finding(path, with_written(text, manifest, path))
 
 
@@ -115,7 +115,7 @@ def _by_schema(manifest: Manifest, kind: Kind) -> Iterator[tuple[Path, str]]:
     # It is judged apart, and one rule asks for the name
     obj["metadata"] = {"name": manifest.name or "x"}
     for error in schema.validate(obj, None):
-        if error.path != _RULES_LEFT_OUT:
+        if error != SKIPPED:
             yield _located(error.path, manifest.value), _said(error)
 
 

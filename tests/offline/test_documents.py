@@ -1,4 +1,4 @@
-"""YAML with positions: what is read, where it stands, what is told of traps, and that nothing costs more than bounds."""
+"""YAML with places: what is read, where it stands, what is told of traps, and that nothing costs more than bounds."""
 
 from __future__ import annotations
 
