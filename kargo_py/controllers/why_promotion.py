@@ -17,11 +17,9 @@ from kargo_py.argocd.operation import Decision, Knowledge, Verb, Waiting, decide
 from kargo_py.argocd.waiting import Asking, Look, Standing, Start, judge
 from kargo_py.controllers.availability import unavailable
 from kargo_py.controllers.events import STAGE_NOT_FOUND
+from kargo_py.controllers.freight_choice import FREIGHT_NOT_FOUND, FREIGHT_UNREADABLE, NO_FREIGHT_NAMED
 from kargo_py.controllers.promotion import (
     EXPRESSION_USED,
-    FREIGHT_NOT_FOUND,
-    FREIGHT_UNREADABLE,
-    NO_FREIGHT_NAMED,
     NO_STEP_RUNS,
     NO_USES,
     UNKNOWN_PHASE,

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from kargo_py.api.abort import ANNOTATION_ABORT
+from kargo_py.api.admission import ANNOTATION_CUSTOM_STEPS
 from kargo_py.api.stamp import STATE_KEY
 from kargo_py.argocd.application import APPLICATIONS, mark_of
 from kargo_py.controllers.promotion import PromotionReconciler
@@ -212,7 +213,7 @@ class Universe:
             now=self.now,
             **options,
         )
-        caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]
+        caches: list[Cache[Any]] = [*world.caches]
         tasks = [asyncio.create_task(cache.run()) for cache in caches]
         for cache in caches:
             await cache.wait_synced()
@@ -269,9 +270,29 @@ class Universe:
         }
         await self.user.create(APPLICATIONS, APP.namespace, encode(body), codec=JSON)
 
+    async def create(self, resource: Resource, name: str, body: JsonObject) -> JsonObject:
+        """Create an object as it is given."""
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        body["metadata"] = {"name": name, **body.get("metadata", {})}
+        namespace = PROJECT if resource.namespaced else ""
+        return await self.user.create(resource, namespace, encode(body), codec=JSON)
+
     async def _create(self, resource: Resource, name: str, **parts: Any) -> None:
-        body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **parts}
+        meta: JsonObject = {"name": name}
+        if resource == STAGES:
+            meta["annotations"] = {ANNOTATION_CUSTOM_STEPS: "allow"}
+        elif resource == PROMOTIONS:
+            meta |= self._of_stage(parts["spec"]["stage"])
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **parts}
         await self.user.create(resource, PROJECT, encode(body), codec=JSON)
+
+    def _of_stage(self, name: str) -> JsonObject:
+        """What Kargo's webhook writes into the metadata of a Promotion to that Stage, if there is one."""
+        try:
+            stage = self._object(STAGES, Key(PROJECT, name))
+        except KeyError:
+            return {}
+        return owned_by(stage)
 
     async def run(self, *steps: JsonObject, name: str = "p1") -> None:
         """Create a Promotion of these steps."""
@@ -370,6 +391,14 @@ class Universe:
         running = state.get("phase") in {"Running", "Terminating"}
         ours = is_ours(mark_of(self.app().get("operation"))) or (running and is_ours(mark_of(state["operation"])))
         return not ours and not (running and "operation" not in self.app())
+
+
+def owned_by(stage: JsonObject) -> JsonObject:
+    """The metadata of a Promotion to *stage* that nothing is missing in."""
+    meta = stage["metadata"]
+    owner = {"apiVersion": stage["apiVersion"], "kind": "Stage", "name": meta["name"], "uid": meta["uid"]}
+    said = {"kargo.akuity.io/stage": meta["name"]}
+    return {"labels": said, "annotations": said, "ownerReferences": [{**owner, "controller": True}]}
 
 
 def is_ours(mark: str | None) -> bool:
