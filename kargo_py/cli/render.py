@@ -19,6 +19,7 @@ from kargo_py.cli.main import CANNOT_RUN, INTERRUPTED, USAGE_ERROR, fail
 from kargo_py.cli.objects import Where, connected, reason
 from kargo_py.controllers.lookups import LookupReader
 from kargo_py.controllers.world import PROMOTIONS
+from kargo_py.engine.problems import Place
 from kargo_py.kube.clock import utc_now
 from kargo_py.kube.errors import KubeError
 from kargo_py.messages import Shown, message
@@ -117,9 +118,10 @@ def run(names: Sequence[str], options: Options, out: Print, tell: Print) -> None
         raise SystemExit(INTERRUPTED) from None
     except KubeError as error:
         fail(reason(error, PROMOTIONS))
-    for finding in ordered(findings):
+    told = ordered(findings)
+    for finding in told:
         tell(text(finding))
-    errors = sum(finding.level is Level.ERROR for finding in findings)
+    errors = sum(finding.level is Level.ERROR for finding in told)
     if errors:
         tell(CANNOT_RENDER(problems=f"{errors} problem{'s' if errors > 1 else ''}"))
         raise typer.Exit(CANNOT_RUN)
@@ -148,11 +150,12 @@ async def _all(
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(connected(options.where)) if options.live else None
         namespace = session.namespace if session is not None else options.where.namespace
+        now = utc_now()
         shelf = Shelf(everything, session.client if session is not None else None)
         reader = LookupReader(shelf.as_client(), options.shared_namespace)
         for manifest in promotions:
             try:
-                assembled = await assemble(manifest, namespace, shelf)
+                assembled = await assemble(manifest, namespace, shelf, kinds, now)
             except CannotAssemble as error:
                 findings += error.findings
                 continue
@@ -164,7 +167,7 @@ async def _all(
                 requested=assembled.requested,
                 kinds=kinds,
                 reader=reader,
-                now=utc_now(),
+                now=now,
                 outputs=options.outputs,
                 ui_base_url=options.ui_base_url,
                 shared_namespace=options.shared_namespace,
@@ -183,11 +186,13 @@ def _check_aliases(assembled: Assembled, outputs: Mapping[str, object]) -> None:
 
 def _finding(fault: Fault, assembled: Assembled) -> Finding:
     """*fault* where it is written."""
-    program = assembled.program
-    origin = program.origins[fault.step]
+    origin = assembled.program.origins[fault.step]
     match fault.where:
         case (int(number),):
-            place = program.places[number].below("value")
+            manifest, path = assembled.variables[number]
+            if manifest is not None:
+                return manifest.finding(path, fault.text)
+            place = Place(path)
         case ("vars", int(number)):
             place = origin.variables[number].below("value")
         case path:

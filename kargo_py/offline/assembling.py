@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from kargo_py.api.freight import Freight, FreightOrigin
+from kargo_py.api.freight import Freight
 from kargo_py.api.meta import KubeObject
-from kargo_py.api.promotion import FreightCollection, Promotion, PromotionStep, PromotionTaskReference
+from kargo_py.api.promotion import ExpressionVariable, FreightCollection, Promotion, PromotionStep
 from kargo_py.api.promotion_task import ClusterPromotionTask, PromotionTask, PromotionTaskSpec
 from kargo_py.api.stage import Stage
-from kargo_py.controllers.world import FREIGHTS, STAGES
+from kargo_py.controllers.admission import collection_with, plan, program_before
+from kargo_py.controllers.candidates import candidate, upstream_of
+from kargo_py.controllers.step_differences import Evaluator
+from kargo_py.controllers.template import Rulebook, program_of_own
+from kargo_py.controllers.templates import task_references
+from kargo_py.controllers.world import CLUSTER_TASKS, FREIGHTS, STAGES, TASKS
 from kargo_py.engine.checks import Program, program_of_promotion, program_of_stage
-from kargo_py.engine.problems import Path, Place as Written, Problem, TaskName, written
-from kargo_py.engine.tasks import found_in
+from kargo_py.engine.problems import Path, Place as Written, Problem, TaskName, refused, written
+from kargo_py.engine.tasks import Find, found_in, task_name
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.errors import NotFound
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.messages import Shown, message
 from kargo_py.offline.findings import Finding, Level, Place
 from kargo_py.offline.manifests import Manifest
-from kargo_py.offline.shelf import CLUSTER_TASKS, TASKS, NotKnown, Shelf
+from kargo_py.offline.shelf import NotKnown, Shelf
+from kargo_py.steps.registry import Kinds
 
 NO_STEPS = message(
     "there are no steps: the Promotion has none, and its Stage is not known here or has none",
@@ -42,14 +49,8 @@ MALFORMED = message(
     shown=Shown.LINT,
 )
 STEPS_OF_PROMOTION = message(
-    "the steps are those of the Promotion; a controller may replace them by those of its Stage",
-    do="Leave `spec.steps` out to have the steps of the Stage's template, which is what runs unless the Stage allows "
-    "others.",
-    shown=Shown.LINT,
-)
-VARIABLES_OF_STAGE = message(
-    "the variables of the Promotion are replaced by those of its Stage",
-    do="Leave `spec.vars` out, or set them in the Stage or its template.",
+    "the Stage is not known here, so the steps and variables are taken to be those of the Promotion",
+    do="Give the file of the Stage, too: its steps are what runs, unless it allows others.",
     shown=Shown.LINT,
 )
 NEWEST_OF_FILES = message(
@@ -57,11 +58,6 @@ NEWEST_OF_FILES = message(
     do="Name it in `spec.freight` to be sure.",
     shown=Shown.LINT,
 )
-
-_READS: Final[dict[str, tuple[Resource, type[PromotionTask | ClusterPromotionTask]]]] = {
-    "PromotionTask": (TASKS, PromotionTask),
-    "ClusterPromotionTask": (CLUSTER_TASKS, ClusterPromotionTask),
-}
 
 K = TypeVar("K", bound=KubeObject)
 
@@ -86,6 +82,8 @@ class Assembled:
     requested: Sequence[str]
     notes: Sequence[str]
     places: Places
+    variables: Sequence[tuple[Manifest | None, Path]]
+    """Where each variable of the program is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,102 +112,144 @@ class Places:
         return self.finding(Written(problem.path, problem.task), problem.message, level)
 
 
-async def assemble(manifest: Manifest, namespace: str, shelf: Shelf) -> Assembled:
+async def assemble(manifest: Manifest, namespace: str, shelf: Shelf, kinds: Kinds, now: datetime) -> Assembled:
     """All that belongs to the Promotion of *manifest*. Raises CannotAssemble, and KubeError of a cluster."""
     promotion = _model(Promotion, manifest)
     metadata = promotion.metadata.replace(namespace=promotion.namespace or namespace)
     promotion = promotion.replace(metadata=metadata)
-    notes: list[str] = []
-    stage = await _read(Stage, STAGES, promotion.spec.stage, promotion, manifest, shelf, notes)
-    own = bool(promotion.spec.steps)
-    source = manifest if own else shelf.manifest("Stage", promotion.spec.stage, promotion.namespace)
-    places = Places(manifest, source, shelf)
-    if own:
-        program = program_of_promotion(promotion)
-        notes.append(STEPS_OF_PROMOTION())
+    reading = _Reading(promotion, manifest, shelf)
+    stage = await reading.read(Stage, STAGES, promotion.spec.stage)
+    freight = await reading.freight(stage, now)
+    if stage is None:
+        program = await _of_promotion(reading)
     else:
-        template = stage.spec.promotion_template if stage is not None else None
-        if stage is None or template is None or not template.spec.steps:
-            raise CannotAssemble([manifest.finding(("spec",), NO_STEPS())])
-        tasks = await _tasks(template.spec.steps, promotion, manifest, shelf)
-        program = program_of_stage(stage, found_in(tasks))
-        if promotion.spec.vars:
-            notes.append(VARIABLES_OF_STAGE())
-    if any(not problem.warning for problem in program.problems):
-        raise CannotAssemble([places.problem(problem) for problem in program.problems])
+        program = await _planned(reading, stage, freight, kinds, now)
+    own = program.root == ("spec", "steps")
+    of_stage = shelf.manifest("Stage", promotion.spec.stage, promotion.namespace)
+    places = Places(manifest, manifest if own else of_stage, shelf)
+    if refusals := refused(program.problems):
+        raise CannotAssemble([places.problem(problem) for problem in refusals])
+    if not program.steps:
+        raise CannotAssemble([manifest.finding(("spec",), NO_STEPS())])
     spec = promotion.spec.replace(steps=program.steps, vars=program.variables)
-    freight = await _freight(promotion, manifest, shelf, notes)
-    history = stage.status.freight_history if stage is not None else ()
-    collection = history[0] if history else FreightCollection()
-    if freight is not None:
+    written_at = [_of_variable(variable, promotion, stage, manifest, of_stage) for variable in program.variables]
+    collection = FreightCollection()
+    if stage is not None and freight is not None:
+        collection = collection_with(stage, freight)
+    elif freight is not None:
         collection = collection.with_freight(freight.reference())
     requested = list(stage.origins) if stage is not None else []
-    return Assembled(promotion.replace(spec=spec), program, freight, collection, requested, notes, places)
+    whole = promotion.replace(spec=spec)
+    return Assembled(whole, program, freight, collection, requested, reading.notes, places, written_at)
 
 
-async def _freight(promotion: Promotion, manifest: Manifest, shelf: Shelf, notes: list[str]) -> Freight | None:
-    name = promotion.spec.freight
-    if name:
-        return await _read(Freight, FREIGHTS, name, promotion, manifest, shelf, notes)
-    origin = promotion.spec.origin
-    if origin is None:
-        return None
-    found = [_model(Freight, one) for one in _of_origin(origin, promotion.namespace, shelf)]
-    newest = max(found, key=lambda one: (one.metadata.creation_timestamp or "", one.name), default=None)
-    if newest is not None:
-        notes.append(NEWEST_OF_FILES(origin=origin))
-    return newest
+async def _of_promotion(reading: _Reading) -> Program:
+    """The steps of a Promotion whose Stage is not known."""
+    promotion = reading.promotion
+    if not promotion.spec.steps:
+        return program_of_promotion(promotion)
+    reading.notes.append(STEPS_OF_PROMOTION())
+    return program_of_own(promotion, promotion.spec.vars, await reading.tasks(promotion.spec.steps))
 
 
-def _of_origin(origin: FreightOrigin, namespace: str, shelf: Shelf) -> Iterator[Manifest]:
-    for one in shelf.all("Freight", namespace):
-        given = one.value.get("origin")
-        if isinstance(given, dict) and (given.get("kind"), given.get("name")) == (origin.kind, origin.name):
-            yield one
+async def _planned(reading: _Reading, stage: Stage, freight: Freight | None, kinds: Kinds, now: datetime) -> Program:
+    """The steps with which a controller would run the Promotion."""
+    promotion, given = reading.promotion, reading.promotion.spec.steps or ()
+    template = stage.spec.promotion_template
+    find = await reading.tasks([*(template.spec.steps if template is not None else ()), *given])
+    rulebook = Rulebook(kinds, find)
+    before = program_before(promotion, stage, freight) if freight is not None else None
+    planned = plan(promotion, stage, rulebook.template(stage), rulebook, Evaluator(before, now))
+    if planned.replaced:
+        reading.notes.append(planned.replaced)
+    if planned.of_template and planned.steps is not given:
+        program = program_of_stage(stage, find)
+    else:
+        program = program_of_own(promotion, planned.variables, find)
+    return replace(program, steps=tuple(planned.steps), variables=tuple(planned.variables))
 
 
-async def _tasks(
-    steps: Sequence[PromotionStep], promotion: Promotion, manifest: Manifest, shelf: Shelf
-) -> dict[TaskName, PromotionTaskSpec]:
-    """The tasks that *steps* name, as far as they are there."""
-    found: dict[TaskName, PromotionTaskSpec] = {}
-    for reference in {(s.task.kind, s.task.name): s.task for s in steps if s.task is not None}.values():
-        if (spec := await _task(reference, promotion, manifest, shelf)) is not None:
-            found[TaskName(reference.kind, reference.name)] = spec
-    return found
-
-
-async def _task(
-    reference: PromotionTaskReference, promotion: Promotion, manifest: Manifest, shelf: Shelf
-) -> PromotionTaskSpec | None:
-    resource, model = _READS[reference.kind]
-    # That it is missing is told with the step that names it
-    task = await _read(model, resource, reference.name, promotion, manifest, shelf, [])
-    return task.spec if task is not None else None
-
-
-async def _read(
-    model: type[K],
-    resource: Resource,
-    name: str,
+def _of_variable(
+    variable: ExpressionVariable,
     promotion: Promotion,
+    stage: Stage | None,
     manifest: Manifest,
-    shelf: Shelf,
-    notes: list[str],
-) -> K | None:
-    """One object; a note if it is not known here, None too if a cluster does not have it."""
-    namespace = promotion.namespace if resource.namespaced else ""
-    try:
-        raw = await shelf.get(resource, Key(namespace, name), codec=JSON)
-    except NotKnown as error:
-        notes.append(str(error))
+    of_stage: Manifest | None,
+) -> tuple[Manifest | None, Path]:
+    """Where a variable is written: in the Promotion, the Stage or its template; the file is None if it has none."""
+    for index, one in enumerate(promotion.spec.vars):
+        if one is variable:
+            return manifest, ("spec", "vars", index, "value")
+    for index, one in enumerate(stage.spec.vars if stage is not None else ()):
+        if one is variable:
+            return of_stage, ("spec", "vars", index, "value")
+    template = stage.spec.promotion_template if stage is not None else None
+    for index, one in enumerate(template.spec.vars if template is not None else ()):
+        if one is variable:
+            return of_stage, ("spec", "promotionTemplate", "spec", "vars", index, "value")
+    return None, ("spec", "vars")
+
+
+class _Reading:
+    """Reads what belongs to a Promotion, and notes what is not known."""
+
+    def __init__(self, promotion: Promotion, manifest: Manifest, shelf: Shelf) -> None:
+        self.promotion = promotion
+        self.notes: list[str] = []
+        self._manifest = manifest
+        self._shelf = shelf
+
+    async def read(self, model: type[K], resource: Resource, name: str, *, note: bool = True) -> K | None:
+        """One object; a note if it is not known here, or if the cluster does not have it."""
+        namespace = self.promotion.namespace if resource.namespaced else ""
+        try:
+            raw = await self._shelf.get(resource, Key(namespace, name), codec=JSON)
+        except NotKnown as error:
+            why = str(error)
+        except NotFound as error:
+            if error.resource_missing:
+                raise
+            why = NO_SUCH(kind=resource.kind, name=name)
+        else:
+            return _model(model, self._shelf.manifest(resource.kind, name, namespace) or self._manifest, raw)
+        if note:
+            self.notes.append(why)
         return None
-    except NotFound as error:
-        if error.resource_missing:
-            raise
-        notes.append(NO_SUCH(kind=resource.kind, name=name))
-        return None
-    return _model(model, shelf.manifest(resource.kind, name, namespace) or manifest, raw)
+
+    async def tasks(self, steps: Sequence[PromotionStep]) -> Find:
+        """The tasks that *steps* name, as far as they are there; what is missing is told with the step."""
+        found: dict[TaskName, PromotionTaskSpec] = {}
+        for reference in task_references(steps):
+            task: PromotionTask | ClusterPromotionTask | None
+            if reference.kind == PromotionTask.kind_name:
+                task = await self.read(PromotionTask, TASKS, reference.name, note=False)
+            else:
+                task = await self.read(ClusterPromotionTask, CLUSTER_TASKS, reference.name, note=False)
+            if task is not None:
+                found[task_name(reference)] = task.spec
+        return found_in(found)
+
+    async def freight(self, stage: Stage | None, now: datetime) -> Freight | None:
+        """What is promoted, None if that is not known here."""
+        spec, namespace = self.promotion.spec, self.promotion.namespace
+        if spec.freight:
+            return await self.read(Freight, FREIGHTS, spec.freight)
+        if spec.origin is None:
+            return None
+        listed = [_model(Freight, self._manifest, raw) for raw in await self._shelf.list(FREIGHTS, namespace)]
+        found = [one for one in listed if one.origin == spec.origin]
+        if self._shelf.live and stage is not None:
+            upstream = upstream_of(stage, spec.origin)
+            above = await self.read(Stage, STAGES, upstream) if upstream is not None else None
+            chosen = candidate(stage, spec.origin, found, above, now)
+            if isinstance(chosen, Freight):
+                return chosen
+            self.notes.append(chosen)
+            return None
+        newest = max(found, key=lambda one: (one.metadata.creation_timestamp or "", one.name), default=None)
+        if newest is not None:
+            self.notes.append(NEWEST_OF_FILES(origin=spec.origin))
+        return newest
 
 
 def _model(model: type[K], manifest: Manifest, raw: Any = None) -> K:

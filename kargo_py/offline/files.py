@@ -79,11 +79,11 @@ def load(names: Iterable[str], stdin: BinaryIO | None = None) -> Iterator[File]:
 
 
 def _once(name: str, seen: set[str], *, given: bool) -> Iterator[File]:
-    real = os.path.realpath(name)
-    if real in seen:
-        return
-    seen.add(real)
     try:
+        real = os.path.realpath(name)
+        if real in seen:
+            return
+        seen.add(real)
         with Path(name).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:

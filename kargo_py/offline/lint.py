@@ -10,11 +10,13 @@ from typing import Final
 from pydantic import ValidationError
 
 from kargo_py.api.meta import GROUP
-from kargo_py.api.promotion import Promotion, PromotionTaskReference
+from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionTaskReference
 from kargo_py.api.promotion_task import ClusterPromotionTask, PromotionTask, PromotionTaskSpec
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
-from kargo_py.engine.checks import check_promotion, check_stage, check_task
+from kargo_py.controllers.admission import overridden
+from kargo_py.controllers.template import Rulebook, template_variables
+from kargo_py.engine.checks import check_stage, check_task
 from kargo_py.engine.problems import Problem, TaskName, written
 from kargo_py.engine.tasks import task_name
 from kargo_py.expressions.templates import Path
@@ -101,7 +103,7 @@ def _of_object(manifest: Manifest, known: Objects, kinds: Kinds, *, strict: bool
     return [*found, *traps(manifest, kinds)]
 
 
-def _problems(manifest: Manifest, known: Objects, kinds: Kinds, absent: set[TaskName]) -> list[Problem]:
+def _problems(manifest: Manifest, known: Objects, kinds: Kinds, absent: set[TaskName]) -> Sequence[Problem]:
     """What is wrong with the steps, whatever else is; *absent* gets the tasks that are not there or cannot be read.
 
     Raises ValidationError.
@@ -123,10 +125,22 @@ def _problems(manifest: Manifest, known: Objects, kinds: Kinds, absent: set[Task
             return check_stage(Stage.model_validate({**_named(manifest), "spec": {**_REQUESTS, **kept}}), kinds, find)
         case "Promotion":
             whole = {**_named(manifest), "spec": {"stage": _ANY_NAME, **kept}}
-            return check_promotion(Promotion.model_validate(whole), kinds)
+            promotion = Promotion.model_validate(whole)
+            variables = overridden(_of_stage(manifest, known), promotion.spec.vars)
+            return Rulebook(kinds, find).own(promotion, variables).problems
         case "PromotionTask" | "ClusterPromotionTask" as kind:
             return check_task(_TASKS[kind].model_validate(_named(manifest)), kinds)
     return []
+
+
+def _of_stage(manifest: Manifest, known: Objects) -> Sequence[ExpressionVariable]:
+    """The variables that the Promotion of *manifest* gets from its Stage, if that is among the files."""
+    name = value_at(manifest.value, ("spec", "stage"))
+    stage = known.find("Stage", name, manifest.namespace) if isinstance(name, str) else None
+    if stage is not None:
+        with suppress(ValidationError):
+            return template_variables(Stage.model_validate(_named(stage)))
+    return ()
 
 
 def _named(manifest: Manifest) -> JsonObject:

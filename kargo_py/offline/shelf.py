@@ -6,12 +6,11 @@ import base64
 from collections.abc import Iterable
 from typing import Final, TypeVar, cast
 
-from kargo_py.api.meta import GROUP, VERSION
 from kargo_py.api.types import JsonObject
 from kargo_py.controllers.lookups import CONFIG_MAPS, SECRETS
-from kargo_py.controllers.world import FREIGHTS, STAGES
+from kargo_py.controllers.world import CLUSTER_TASKS, FREIGHTS, STAGES, TASKS
 from kargo_py.kube.client import Client, Codec
-from kargo_py.kube.codec import encode
+from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import Forbidden
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.messages import Shown, message
@@ -29,9 +28,9 @@ MAY_NOT_READ = message(
     shown=Shown.LINT,
 )
 
-TASKS: Final = Resource(GROUP, VERSION, "promotiontasks", "PromotionTask")
-CLUSTER_TASKS: Final = Resource(GROUP, VERSION, "clusterpromotiontasks", "ClusterPromotionTask", namespaced=False)
 _READ: Final = {one.kind: one for one in (STAGES, FREIGHTS, TASKS, CLUSTER_TASKS, CONFIG_MAPS, SECRETS)}
+
+_PAGE: Final = 500
 
 T = TypeVar("T")
 
@@ -47,17 +46,11 @@ class Shelf:
         kept = (one for one in manifests if (known := _READ.get(one.kind)) and known.api_version == one.api_version)
         self._files: Objects = objects(kept)
         self._live = live
-        self._asked: dict[tuple[str, Key], JsonObject] = {}
+        self.live = live is not None
 
     def manifest(self, kind: str, name: str, namespace: str) -> Manifest | None:
         """The file's object of that name."""
         return self._files.find(kind, name, "" if kind == CLUSTER_TASKS.kind else namespace)
-
-    def all(self, kind: str, namespace: str) -> list[Manifest]:
-        """All of *kind* that files have for *namespace*."""
-        return [
-            one for one in self._files.by_kind.get(kind, ()) if namespace in {one.namespace, ""} or not one.namespace
-        ]
 
     async def get(self, resource: Resource, key: Key, *, codec: Codec[T]) -> T:
         """One object. Raises NotKnown, and KubeError of a cluster."""
@@ -70,6 +63,19 @@ class Shelf:
             return await self._live.get(resource, key, codec=codec)
         except Forbidden as error:
             raise NotKnown(MAY_NOT_READ(kind=resource.kind, name=key.name, why=error.message)) from error
+
+    async def list(self, resource: Resource, namespace: str) -> list[JsonObject]:
+        """All of a namespace, those of files in the place of the cluster's. Raises KubeError of a cluster."""
+        found: dict[str, JsonObject] = {}
+        token, first = "", True
+        while self._live is not None and (first or token):
+            page = await self._live.list(resource, namespace, codec=JSON, limit=_PAGE, continue_token=token)
+            found |= {one["metadata"]["name"]: one for one in page.items}
+            token, first = page.continue_token, False
+        for manifest in self._files.by_kind.get(resource.kind, ()):
+            if manifest.namespace in {namespace, ""} or not namespace:
+                found[manifest.name] = _as_served(manifest, Key(namespace, manifest.name))
+        return [*found.values()]
 
     def as_client(self) -> Client:
         """For who reads one object after the other, and does nothing else."""
