@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from kargo_py.engine.checks_names import Scene, remarks
 from kargo_py.engine.problems import Findings, Place, shortened
-from kargo_py.expressions.analysis import Called, Read, chain, is_constant, outcomes, uses
+from kargo_py.expressions.analysis import Called, Read, Uses, chain, is_constant, outcomes, uses
 from kargo_py.expressions.errors import ExpressionError, Kind
 from kargo_py.expressions.evaluator import Expression
 from kargo_py.expressions.functions import TEXT_FUNCTIONS, VERSION_FUNCTIONS
@@ -69,8 +70,8 @@ NOT_A_NUMBER_OF_JSON = message(
     shown=_SHOWN,
 )
 
-MAX_LOOKED_AT: Final = 256 * 1024
-"""Characters of templates with expressions that are looked at: some seconds' work."""
+MAX_LOOKED_AT: Final = 64 * 1024
+"""Characters of expressions that are looked at, some for each text besides: at worst two seconds' work."""
 _MOST_OF_CONSTANT: Final = 500
 _MOST_OF_TEXT: Final = 80
 _PURE: Final[Mapping[str, Function]] = {**TEXT_FUNCTIONS, **VERSION_FUNCTIONS}
@@ -88,12 +89,22 @@ _SCOPE: Final = Scope({}, _PURE, datetime(2000, 1, 1, tzinfo=UTC))
 """For constant expressions, none of which looks at the time."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What was found in an expression, whose text may stand in many places."""
+
+    expression: Expression
+    uses: Uses
+    constant: bool
+
+
 class Templates:
     """Looks at templates; what is wrong goes to *findings*."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._left = MAX_LOOKED_AT
+        self._looked: dict[int, _Looked] = {}
 
     @property
     def exhausted(self) -> bool:
@@ -102,7 +113,7 @@ class Templates:
 
     def parse(self, source: str, place: Place) -> Template | None:
         """*source* cut up; None if that cannot be done, which is told, and if there was too much already."""
-        self._left -= len(source)
+        self._left -= _effort(source)
         if self._left < 0:
             return None
         try:
@@ -111,14 +122,21 @@ class Templates:
             self._findings.add(place, MALFORMED(error=error))
             return None
 
+    def _look(self, expression: Expression) -> _Looked:
+        known = self._looked.get(id(expression))
+        if known is None:
+            known = self._looked[id(expression)] = _look_at(expression)
+        return known
+
     def check(self, template: Template, place: Place, scene: Scene) -> None:
         """Check what its expressions read and call, and those that are constant."""
         for begin, expression in _expressions(template):
-            found = list(remarks(uses(expression.tree), scene))
+            looked = self._look(expression)
+            found = list(remarks(looked.uses, scene))
             for remark in found:
                 said = TemplateError(remark.text, template.source, begin + remark.at, Kind.EVALUATION)
                 self._findings.add(place, str(said), warning=remark.warning)
-            if not found and _is_constant(expression):
+            if not found and looked.constant:
                 try:
                     expression.evaluate({}, _PURE, now=_SCOPE.now)
                 except ExpressionError as error:
@@ -184,13 +202,27 @@ def _expressions(template: Template) -> Iterator[tuple[int, Expression]]:
             yield part
 
 
-def _is_constant(expression: Expression) -> bool:
-    return len(expression.source) <= _MOST_OF_CONSTANT and is_constant(expression.tree, _PURE_NAMES)
+def _look_at(expression: Expression) -> _Looked:
+    found = uses(expression.tree)
+    short = len(expression.source) <= _MOST_OF_CONSTANT
+    return _Looked(expression, found, short and is_constant(expression.tree, found, _PURE_NAMES))
+
+
+def _effort(source: str) -> int:
+    """How much *source* takes to look at, in characters of expressions."""
+    effort, at = 5, 0
+    while (begin := source.find("${", at)) >= 0:
+        ends = [end for end in (source.find("}}", begin), source.find("%}", begin)) if end >= 0]
+        at = min(ends, default=len(source))
+        effort += at - begin
+    return effort
 
 
 def constant(template: Template) -> bool:
     """Whether *template* has one value, which is quickly found."""
-    return len(template.source) <= _MOST_OF_CONSTANT and all(_is_constant(one) for _, one in _expressions(template))
+    return len(template.source) <= _MOST_OF_CONSTANT and all(
+        _look_at(one).constant for _, one in _expressions(template)
+    )
 
 
 def constant_condition(source: str | None) -> bool | None:

@@ -58,6 +58,8 @@ class Look:
 
     size: int = 0
     """About as many bytes as it takes as JSON; less if the look was broken off."""
+    values: int = 0
+    """How many values are in it, itself too."""
     faults: list[tuple[Path, str]] = field(default_factory=list)
 
 
@@ -65,15 +67,14 @@ def look_at(value: Any, most_bytes: int) -> Look:
     """Look at all of *value*, or until it is too much."""
     look = Look()
     waiting: list[tuple[Path, Any]] = [((), value)]
-    values = 0
     while waiting and len(look.faults) < _MOST_FAULTS:
         path, one = waiting.pop()
-        values += 1
+        look.values += 1
         if len(path) > MAX_DEPTH:
             look.faults.append((path[:-1], TOO_DEEP(most=MAX_DEPTH)))
             return look
         within = len(one) if isinstance(one, Mapping | Sequence) and not isinstance(one, str | bytes) else 0
-        if values + len(waiting) + within > MAX_VALUES:
+        if look.values + len(waiting) + within > MAX_VALUES:
             look.faults.append(((), TOO_MANY_VALUES(most=MAX_VALUES)))
             return look
         _see(one, path, look, waiting)

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 from kargo_py.messages import Shown, message
 
 MORE_PROBLEMS = message(
-    "and {count} more",
-    do="So many are not shown. Correct those that are, and look again.",
+    "there is more that is wrong than is told here",
+    do="Correct what is told, and look again.",
     shown=Shown.PROMOTION | Shown.STAGE,
 )
 
@@ -98,11 +98,16 @@ def shortened(text: str, most: int = _MOST_SAID) -> str:
 
 @dataclass(slots=True)
 class Findings:
-    """Problems as they are found, each once; what is beyond :data:`MOST_PROBLEMS` is only counted."""
+    """Problems as they are found, each once: at most :data:`MOST_PROBLEMS`, warnings apart."""
 
-    _found: dict[Problem, int] = field(default_factory=dict)
+    _found: dict[Problem, None] = field(default_factory=dict)
     _kept: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
-    _beyond: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+    _more: bool = False
+
+    @property
+    def full(self) -> bool:
+        """Whether no reason to refuse can be added, so that looking for more is of no use."""
+        return self._kept[False] >= MOST_PROBLEMS
 
     def add(self, place: Place, text: str, *, warning: bool = False) -> None:
         """Something is wrong at *place*."""
@@ -114,23 +119,22 @@ class Findings:
             if problem in self._found:
                 continue
             if self._kept[problem.warning] >= MOST_PROBLEMS:
-                self._beyond[problem.warning] += 1
+                self._more = True
                 continue
             self._kept[problem.warning] += 1
-            self._found[problem] = len(self._found)
+            self._found[problem] = None
 
     def told(self, root: Path) -> list[Problem]:
         """What is to be told, in the order in which it was found; where that is too much, warnings are left out first.
 
-        How many were left out is said last, at *root*.
+        That there is more is said last, at *root*.
         """
-        refusals = [p for p in self._found if not p.warning]
-        warnings = [p for p in self._found if p.warning]
-        room = MOST_PROBLEMS - len(refusals)
-        told = sorted([*refusals, *warnings[:room]], key=self._found.__getitem__)
-        beyond = len(warnings) - len(warnings[:room]) + sum(self._beyond.values())
-        if beyond:
-            told.append(Problem(root, MORE_PROBLEMS(count=beyond), not self._beyond[False]))
+        warnings = [problem for problem in self._found if problem.warning]
+        room = MOST_PROBLEMS - self._kept[False]
+        left_out = frozenset(warnings[room:])
+        told = [problem for problem in self._found if problem not in left_out]
+        if left_out or self._more or self.full:
+            told.append(Problem(root, MORE_PROBLEMS(), warning=not self.full))
         return told
 
 

@@ -28,7 +28,7 @@ TASK_MISSING = message(
 )
 CLUSTER_TASK_MISSING = message(
     "there is no {task}",
-    do="As above.",
+    do="Create it, or correct `task.name` and `task.kind`.",
     shown=_SHOWN,
 )
 TASK_IN_TASK = message(

@@ -201,18 +201,22 @@ def parts(tree: Node) -> Iterator[Any]:
             waiting.extend(getattr(one, name) for name in type(one).__slots__)
 
 
-def is_constant(tree: Node, functions: frozenset[str] = frozenset()) -> bool:
-    """Whether *tree* has but one value, which is quickly found: it reads nothing, and calls *functions* at most."""
-    found = uses(tree)
+def is_constant(tree: Node, found: Uses, functions: frozenset[str] = frozenset()) -> bool:
+    """Whether *tree* has but one value, which is quickly found: of what it uses, only *functions* are allowed."""
     if found.reads or any(call.name not in functions for call in found.calls):
         return False
-    for part in parts(tree):
-        costly = isinstance(part, Builtin) and part.name in _COSTLY
-        if costly or isinstance(part, Predicate) or (isinstance(part, Binary) and part.operator in {"..", "**"}):
-            return False
-        if isinstance(part, Name) and part.name == _WHOLE:
-            return False
-    return True
+    return not any(_is_costly(part) for part in parts(tree))
+
+
+def _is_costly(part: object) -> bool:
+    match part:
+        case Builtin(name=name):
+            return name in _COSTLY
+        case Binary(operator=operator):
+            return operator in {"..", "**"}
+        case Name(name=name):
+            return name == _WHOLE
+    return isinstance(part, Predicate)
 
 
 def outcomes(tree: Node) -> Iterator[Node]:
