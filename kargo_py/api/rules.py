@@ -17,7 +17,8 @@ from kargo_py.messages import Shown, message
 class Rule:
     """Something that must be true of the field *where*; ``kargos`` if Kargo's own definition has the rule.
 
-    ``ours`` False: only Kargo's has it. *where* is a path like ``spec.steps[]``, with ``[]`` for the items of a list, or "" for the whole object.
+    ``ours`` False: only Kargo's has it. *where* is a path like ``spec.steps[]``, with ``[]`` for the items of a list,
+    or "" for the whole object.
     """
 
     where: str

@@ -27,6 +27,7 @@ from kargo_py.controllers.control_flow import origins_passed_on
 from kargo_py.controllers.promotion_stats import PromotionStats
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import Awaited, HealthChecker, TargetState, read_awaited
+from kargo_py.engine.execution import Executor
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
 from kargo_py.kube.clock import utc_now
@@ -315,6 +316,7 @@ class World:
     operation_events: bool = False
     shared_resources_namespace: str = ""
     ui_base_url: str = ""
+    executor: Executor = field(default_factory=Executor)
     stats: PromotionStats = field(init=False)
     unreadable_applications: int = field(default=0, init=False)
     events_not_told: int = field(default=0, init=False)

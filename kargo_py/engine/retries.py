@@ -10,6 +10,7 @@ from typing import Any, Final
 from tenacity import wait_exponential, wait_random
 
 from kargo_py.api.promotion import PromotionStep, StepStatus
+from kargo_py.engine.guarding import described
 from kargo_py.kube.backoff import MOST_ASKED, pause_before
 from kargo_py.kube.errors import (
     Conflict,
@@ -21,22 +22,13 @@ from kargo_py.kube.errors import (
     TooManyRequests,
     Unreachable,
 )
-from kargo_py.messages import Shown, message
 from kargo_py.steps.base import Erred, Finished
 from kargo_py.steps.step import Step, StepFailed
-
-RAISED = message(
-    "{type}: {text}",
-    do="An error that the kind of step did not foresee, in the words of Python. What stands after the colon may help; "
-    "if not, tell the author of the kind of step.",
-    shown=Shown.PROMOTION,
-)
 
 TOLERATED: Final = timedelta(minutes=10)
 """For so long errors that are likely to pass do not count, of a step without a time-out."""
 
 _BETWEEN = wait_exponential(multiplier=1, exp_base=2, max=60) + wait_random(0, 1)
-_LONGEST_TEXT = 16 * 1024
 
 _PASSING = (Unreachable, ConnectionLost, ServerError, TooManyRequests, Conflict, OutcomeUnknown)
 _PASSING_ELSEWHERE = frozenset({("httpx", "TransportError"), ("aiohttp", "ClientConnectionError")})
@@ -80,10 +72,15 @@ def pause_after(errors: int, retry_after: float | None) -> float:
 def outcome_of(error: BaseException) -> Erred | Finished:
     """What it means that a step raised *error*: that it decided "no", an error that is likely to pass, or another."""
     if isinstance(error, StepFailed):
-        return Finished(StepStatus.FAILED, _text(error))
+        return Finished(StepStatus.FAILED, described(error).partition(": ")[2])
     said = str(error) if isinstance(error, KubeError) else described(error)
+    return Erred(said, transient=is_passing(error), retry_after=asked_of(error))
+
+
+def asked_of(error: BaseException) -> float | None:
+    """Seconds for which the server asked to be left alone, None if it did not."""
     asked = error.retry_after if isinstance(error, TooManyRequests) else None
-    return Erred(said, transient=is_passing(error), retry_after=min(asked, MOST_ASKED) if asked is not None else None)
+    return min(asked, MOST_ASKED) if asked is not None else None
 
 
 def is_passing(error: BaseException) -> bool:
@@ -95,16 +92,3 @@ def is_passing(error: BaseException) -> bool:
     if isinstance(error, (*_PASSING, TimeoutError, ConnectionError)):
         return True
     return any((t.__module__.partition(".")[0], t.__name__) in _PASSING_ELSEWHERE for t in type(error).__mro__)
-
-
-def described(error: BaseException) -> str:
-    """The type of *error* and its text, whatever that is."""
-    text, name = _text(error), type(error).__name__
-    return RAISED(type=name, text=text) if text else name
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)[:_LONGEST_TEXT].strip()
-    except Exception as failure:  # noqa: BLE001 - it is somebody else's __str__
-        return f"its text cannot be shown: that raises {type(failure).__name__}"

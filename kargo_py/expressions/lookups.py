@@ -128,6 +128,11 @@ class Lookups:
             self._touched = True
         return self._known[lookup]
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether a Secret has been read."""
+        return any(lookup.source in {Source.SECRET, Source.SHARED_SECRET} for lookup in self._known)
+
     def seen(self, text: str) -> None:
         """A result; kept secret if a Secret was looked at for it. To be ``Scope.seen``."""
         if self._touched and len(text) >= _SHORTEST_DERIVED:

@@ -62,6 +62,7 @@ class Line:
         self.writes: list[tuple[str, Key, Any]] = []
         self.last_write: tuple[int, str] | None = None
         self.refuse: set[Key] = set()
+        self.forbidden: set[str] = set()
         self.away = False
         self.lose_answer = False
         self.died = asyncio.Event()
@@ -127,7 +128,7 @@ class Line:
 
     async def _count(self, where: str, key: Key, body: bytes) -> int:
         """Note a patch; that which ``last_write`` says, by its number, is the last one of this process."""
-        if key in self.refuse:
+        if key in self.refuse or where in self.forbidden:
             raise Forbidden(403, "Forbidden", "no")
         self.writes.append((where, key, json.loads(body)))
         number = len(self.writes)
@@ -197,8 +198,13 @@ class Universe:
             yield argo
 
     @asynccontextmanager
-    async def process(self, instance: str = "me", delay: float = 0.001, **options: Any) -> AsyncIterator[Process]:
-        """A process of ours, running with caches filled; stopped in order at the end if it was not killed."""
+    async def process(
+        self, instance: str = "me", delay: float = 0.001, *, without_tasks: bool = False, **options: Any
+    ) -> AsyncIterator[Process]:
+        """A process of ours, running with caches filled; stopped in order at the end if it was not killed.
+
+        *without_tasks*: the server has no such kinds.
+        """
         line = Line(client_of(self.core), delay)
         self.lines.append(line)
         recorder = EventRecorder(line, "kargo-py", instance)
@@ -216,7 +222,8 @@ class Universe:
         caches: list[Cache[Any]] = [*world.caches]
         tasks = [asyncio.create_task(cache.run()) for cache in caches]
         for cache in caches:
-            await cache.wait_synced()
+            if not (without_tasks and cache in world.task_caches):
+                await cache.wait_synced()
         controllers: list[Controller[Any]] = [
             PromotionReconciler(world).controller(),
             StageReconciler(world).controller(),
