@@ -194,7 +194,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.steps.base": {"; and {} more": "the end of a list"},
     "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
 }
-PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "steps")
+PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "offline", "steps")
 """Those that talk to users.
 
 The simulated Argo CD and the embedded API server say what Argo CD and Kubernetes say, word for word; what else they

@@ -91,6 +91,13 @@ texts above that are marked *also in the log*. Other fields say what a line is a
 On standard output. `why` tells the texts above too, where a Promotion or a Stage is held up by what they say.
 """,
     ),
+    Shown.LINT: (
+        "What the commands lint and render say of files",
+        """\
+On standard output (`lint`) or standard error (`render`), after the file, the line and the column. `lint` says what an \
+API server says of an object, too, and all that [the checks of Promotions](checks.md) find.
+""",
+    ),
 }
 
 _TITLES: Mapping[str, str] = {
@@ -176,6 +183,7 @@ _ALSO: Mapping[Shown, str] = {
     Shown.LOG: "also in the log",
     Shown.PROBE: "also in the answers to probes",
     Shown.ANSWER: "also as an answer",
+    Shown.LINT: "also of files",
 }
 
 

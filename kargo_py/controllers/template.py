@@ -6,7 +6,7 @@ What is wrong is told at the place where somebody wrote it: in the Stage, in a P
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionStep
 from kargo_py.api.stage import Stage
@@ -50,23 +50,19 @@ class Rulebook:
 
     def own(self, promotion: Promotion, variables: Sequence[ExpressionVariable]) -> Template:
         """The steps that the author of *promotion* wrote, with *variables*."""
-        promotion = promotion.replace(spec=promotion.spec.replace(vars=variables))
-        program = program_of_promotion(promotion)
-        if any(step.task is not None for step in program.steps):
-            found = inflate(program.steps, variables, self.find, namespace=promotion.namespace, root=program.root)
-            program = Program(
-                found.steps,
-                program.variables,
-                found.origins,
-                program.places,
-                found.problems,
-                found.missing,
-                root=program.root,
-            )
-        return self._judged(program)
+        return self._judged(program_of_own(promotion, variables, self.find))
 
     def _judged(self, program: Program) -> Template:
         return Template(program.steps, program.variables, check(program, self.kinds))
+
+
+def program_of_own(promotion: Promotion, variables: Sequence[ExpressionVariable], find: Find) -> Program:
+    """The steps that the author of *promotion* wrote, with *variables*; tasks among them written out."""
+    program = program_of_promotion(promotion.replace(spec=promotion.spec.replace(vars=variables)))
+    if all(step.task is None for step in program.steps):
+        return program
+    found = inflate(program.steps, variables, find, namespace=promotion.namespace, root=program.root)
+    return replace(program, steps=found.steps, origins=found.origins, problems=found.problems, unknown=found.missing)
 
 
 def template_variables(stage: Stage) -> Sequence[ExpressionVariable]:
