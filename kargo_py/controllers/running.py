@@ -75,7 +75,8 @@ class Options:
     ``metrics_address`` and ``health_address``: HOST:PORT or :PORT to serve Prometheus metrics, and the probes
     ``/healthz`` and ``/readyz``, at, "" for nowhere; they may be the same. ``abort_patience``: how long what an abort
     or a time-out stops is waited for. ``created_events`` and ``operation_events``: tell also that Promotions were
-    created, and what becomes of the operations they start.
+    created, and what becomes of the operations they start. ``shared_resources_namespace``: where expressions read
+    shared ConfigMaps and Secrets; ``ui_base_url``: where Kargo's user interface is, for ``ctx.uiBaseUrl``; "" for none.
     """
 
     kubeconfig: str | None = None
@@ -88,6 +89,8 @@ class Options:
     abort_patience: timedelta = timedelta(minutes=10)
     created_events: bool = False
     operation_events: bool = False
+    shared_resources_namespace: str = ""
+    ui_base_url: str = ""
     responsibility: Responsibility = field(default_factory=Responsibility)
 
 
@@ -191,6 +194,8 @@ def assemble(
         abort_patience=options.abort_patience,
         created_events=options.created_events,
         operation_events=options.operation_events,
+        shared_resources_namespace=options.shared_resources_namespace,
+        ui_base_url=options.ui_base_url,
         watches=parts.watches,
     )
     caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]

@@ -26,6 +26,7 @@ from kargo_py.controllers.control_flow import origins_passed_on
 from kargo_py.controllers.promotion_stats import PromotionStats
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import Awaited, HealthChecker, TargetState, read_awaited
+from kargo_py.engine.execution import Executor
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
 from kargo_py.kube.clock import utc_now
@@ -281,7 +282,8 @@ class World:
     ``client`` and ``recorder`` are for Kargo's resources; Argo CD may live on another API server, and
     ``argocd_recorder`` is for Events there (None: it is the same). ``abort_patience`` is how long what an abort or a
     time-out stops is waited for. ``watches`` are those of steps other than Argo CD's. ``created_events``: tell that
-    Promotions were created; ``operation_events``: tell what becomes of the operations they start.
+    Promotions were created; ``operation_events``: tell what becomes of the operations they start. Expressions read
+    shared resources in ``shared_resources_namespace``, and have ``ui_base_url`` as ``ctx.uiBaseUrl``; "" for none.
     """
 
     instance: str
@@ -297,6 +299,9 @@ class World:
     watches: Sequence[Watch[Any]] = ()
     created_events: bool = False
     operation_events: bool = False
+    shared_resources_namespace: str = ""
+    ui_base_url: str = ""
+    executor: Executor = field(default_factory=Executor)
     stats: PromotionStats = field(init=False)
     unreadable_applications: int = field(default=0, init=False)
     events_not_told: int = field(default=0, init=False)
