@@ -159,6 +159,10 @@ class _Turn:
         """On whose behalf starts are made."""
         return Origin(self.context.promotion, self.context.actor)
 
+    def with_records(self, records: Sequence[Record]) -> _Turn:
+        """The same with *records* in the place of those that are written."""
+        return dataclasses.replace(self, context=dataclasses.replace(self.context, records=records))
+
     @property
     def time_to_begin(self) -> float | None:
         """Seconds in which it has to be known which Applications it is about; None without limit."""
@@ -337,6 +341,7 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
 
     async def _go_on(self, turn: _Turn) -> StepOutcome:
         """Bring each target further; each stands alone, unless the failure of one is to end all."""
+        turn = turn.with_records([self._as_known(record) for record in turn.context.records])
         context, pass_ = turn.context, _Pass(self._argocd, self._time_of_pass(turn))
         looks = await self._looks(turn, pass_)
         left = _least_left(context, looks, pass_.elapsed)
@@ -365,6 +370,13 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
             {wait.record.key: wait.cause for wait in waits},
             left,
         )
+
+    def _as_known(self, record: Record) -> Record:
+        """*record* with since when its time counts, which may not be written yet."""
+        if record.state.final:
+            return record
+        since = self._argocd.attempt(record.key, record.stamp).free_since
+        return msgspec.structs.replace(record, free_since=since) if since is not None else record
 
     def _time_of_pass(self, turn: _Turn) -> float | None:
         """Seconds that a pass may last: until the first of the targets has had its time; None without limit.
@@ -556,8 +568,7 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         late = seen.issued and record.free_since is None and context.now - context.started_at > _PROMPT
         if kept.held or late:
             kept.held, kept.free_since = False, str(Time.of(context.now))
-        # Until it is written it is known here only.
-        return msgspec.structs.replace(record, free_since=kept.free_since or record.free_since)
+        return self._as_known(record)
 
     # -- towards an end -------------------------------------------------------------------------------------------
 
