@@ -143,7 +143,7 @@ async def test_what_others_wrote_is_quoted_in_part(annotation: str) -> None:
     assert isinstance(outcome, Intend)
     assert '"b" in namespace "argocd" is not authorized' in outcome.warning
     assert len(outcome.warning) < 1024
-    assert isinstance(alone, Finished)
+    assert isinstance(alone, Erred)
     assert len(alone.message) < 1024
 
 
