@@ -170,6 +170,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.kube.transport": {"{} of the {}": "a name: CREDENTIALS on the page", "Basic {}": "a header"},
     "kargo_py.steps.base": {"; and {} more": "the end of a list"},
     "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
+    "kargo_py.steps.http_config": {"-----BEGIN CERTIFICATE-----": "the first line of a certificate"},
 }
 PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "steps")
 """Those that talk to users.

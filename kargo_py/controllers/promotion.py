@@ -515,6 +515,7 @@ class PromotionReconciler:
             output=output_of(promotion.status, current.alias),
             spare=lambda: ROOM - (len(encode(raw)) - footprint(records)),
             called_off=partial(self._called_off, promotion),
+            threshold=error_threshold(current.step),
         )
 
     def _called_off(self, promotion: Promotion) -> bool:
@@ -614,6 +615,11 @@ def time_limit(step: PromotionStep, default: timedelta | None) -> timedelta | No
     if asked is None:
         return default
     return max(timedelta(seconds=asked.seconds), timedelta.resolution) if asked.nanoseconds > 0 else None
+
+
+def error_threshold(step: PromotionStep) -> int | None:
+    """After how many errors in a row *step* says that it ends, None if it does not say."""
+    return (step.retry.error_threshold or None) if step.retry is not None else None
 
 
 def _collection(stage: Stage, freight: Freight) -> FreightCollection:

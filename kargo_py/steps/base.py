@@ -73,6 +73,7 @@ class StepContext:
     ``config`` is what the expressions in it became. ``errors`` is how many times in a row the step has erred: a step
     with targets may make that many new attempts on each. ``work_dir`` belongs to this Promotion alone, and is there for
     kinds that fill or read it. ``freight`` is what is promoted, ``collection`` all that the Stage will have then.
+    ``threshold`` is the step's ``retry.errorThreshold``, None if it has none of its own.
     """
 
     instance: str
@@ -97,6 +98,7 @@ class StepContext:
     work_dir: Path | None = None
     freight: FreightReference | None = None
     collection: FreightCollection | None = None
+    threshold: int | None = None
 
     @property
     def room(self) -> int:

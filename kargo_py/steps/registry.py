@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import ArgoCDUpdate
 from kargo_py.steps.argocd_wait import ArgoCDWait
+from kargo_py.steps.http import Http
 from kargo_py.steps.step import Services, Step
 
 GROUP = "kargo_py.steps"
@@ -28,7 +29,7 @@ Kind: TypeAlias = type[Step[Any]]
 Kinds: TypeAlias = Mapping[str, Kind]
 """Kinds of steps by what ``uses`` says."""
 
-_BUILT_IN: tuple[Kind, ...] = (ArgoCDUpdate, ArgoCDWait)
+_BUILT_IN: tuple[Kind, ...] = (ArgoCDUpdate, ArgoCDWait, Http)
 
 BUILT_IN: Kinds = {kind.uses: kind for kind in _BUILT_IN}
 
