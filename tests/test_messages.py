@@ -209,6 +209,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "a number of at least 1": "a name: FORM on the page",
     },
     "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
+    "kargo_py.steps.http_config": {"-----BEGIN CERTIFICATE-----": "the first line of a certificate"},
 }
 PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "offline", "steps")
 """Those that talk to users.

@@ -40,7 +40,7 @@ from kargo_py.engine.machine import CurrentStep, current_step, fail, with_refres
 from kargo_py.engine.masking import recordable
 from kargo_py.engine.outputs import output_of
 from kargo_py.engine.records import awaited_of, records_of
-from kargo_py.engine.retries import TOLERATED, Rules, asked_of, is_passing, outcome_of, pause_after, rules_of
+from kargo_py.engine.retries import asked_threshold, TOLERATED, Rules, asked_of, is_passing, outcome_of, pause_after, rules_of
 from kargo_py.engine.stepping import (
     STEP_TIMED_OUT,
     Then,
@@ -264,6 +264,7 @@ class Stepping:
             output=output_of(promotion.status, current.alias),
             called_off=partial(self._called_off, promotion),
             errors=errors_of(promotion),
+            threshold=asked_threshold(current.step),
             freight=promotion.status.freight,
             collection=promotion.status.freight_collection,
             mask=turn.run.secrets.mask,

@@ -53,6 +53,7 @@ class StepContext:
     with targets may make that many new attempts on each. ``work_dir`` belongs to this Promotion alone, and is there for
     kinds that fill or read it. ``freight`` is what is promoted, ``collection`` all that the Stage will have then.
     ``mask`` takes what came from Secrets out of a value that is to be kept where others may read it.
+    ``threshold`` is the step's ``retry.errorThreshold``, None if it has none of its own.
     """
 
     instance: str
@@ -78,6 +79,7 @@ class StepContext:
     freight: FreightReference | None = None
     collection: FreightCollection | None = None
     mask: Callable[[Any], Any] = _open
+    threshold: int | None = None
 
     @property
     def room(self) -> int:
