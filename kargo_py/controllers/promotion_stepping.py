@@ -40,7 +40,16 @@ from kargo_py.engine.machine import CurrentStep, current_step, fail, with_refres
 from kargo_py.engine.masking import recordable
 from kargo_py.engine.outputs import output_of
 from kargo_py.engine.records import awaited_of, records_of
-from kargo_py.engine.retries import asked_threshold, TOLERATED, Rules, asked_of, is_passing, outcome_of, pause_after, rules_of
+from kargo_py.engine.retries import (
+    TOLERATED,
+    Rules,
+    asked_of,
+    asked_threshold,
+    is_passing,
+    outcome_of,
+    pause_after,
+    rules_of,
+)
 from kargo_py.engine.stepping import (
     STEP_TIMED_OUT,
     Then,

@@ -20,7 +20,7 @@ from kargo_py.controllers.step_differences import Evaluator
 from kargo_py.controllers.template import Rulebook, program_of_own
 from kargo_py.controllers.templates import task_references
 from kargo_py.controllers.world import CLUSTER_TASKS, FREIGHTS, STAGES, TASKS
-from kargo_py.engine.checks import Program, program_of_promotion, program_of_stage
+from kargo_py.engine.checks import Draft, draft_of_promotion, draft_of_stage
 from kargo_py.engine.problems import Path, Place as Written, Problem, TaskName, refused, written
 from kargo_py.engine.tasks import Find, found_in, task_name
 from kargo_py.kube.codec import JSON
@@ -76,7 +76,7 @@ class Assembled:
     """A Promotion with its steps, and what belongs to it."""
 
     promotion: Promotion
-    program: Program
+    program: Draft
     freight: Freight | None
     collection: FreightCollection
     requested: Sequence[str]
@@ -143,16 +143,16 @@ async def assemble(manifest: Manifest, namespace: str, shelf: Shelf, kinds: Kind
     return Assembled(whole, program, freight, collection, requested, reading.notes, places, written_at)
 
 
-async def _of_promotion(reading: _Reading) -> Program:
+async def _of_promotion(reading: _Reading) -> Draft:
     """The steps of a Promotion whose Stage is not known."""
     promotion = reading.promotion
     if not promotion.spec.steps:
-        return program_of_promotion(promotion)
+        return draft_of_promotion(promotion)
     reading.notes.append(STEPS_OF_PROMOTION())
     return program_of_own(promotion, promotion.spec.vars, await reading.tasks(promotion.spec.steps))
 
 
-async def _planned(reading: _Reading, stage: Stage, freight: Freight | None, kinds: Kinds, now: datetime) -> Program:
+async def _planned(reading: _Reading, stage: Stage, freight: Freight | None, kinds: Kinds, now: datetime) -> Draft:
     """The steps with which a controller would run the Promotion."""
     promotion, given = reading.promotion, reading.promotion.spec.steps or ()
     template = stage.spec.promotion_template
@@ -163,7 +163,7 @@ async def _planned(reading: _Reading, stage: Stage, freight: Freight | None, kin
     if planned.replaced:
         reading.notes.append(planned.replaced)
     if planned.of_template and planned.steps is not given:
-        program = program_of_stage(stage, find)
+        program = draft_of_stage(stage, find)
     else:
         program = program_of_own(promotion, planned.variables, find)
     return replace(program, steps=tuple(planned.steps), variables=tuple(planned.variables))
