@@ -161,6 +161,14 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "of the user {}": "part of a text",
         "{} is no uid": "part of a text",
     },
+    "kargo_py.steps.work": {
+        "kargo-py step": "the name of a thread",
+        "StopIteration raised in a thread: {}": "an exception",
+        "ended with code {}": "part of a text",
+        "was ended by {}": "part of a text",
+        "signal {}": "part of a text",
+        "it said nothing": "part of a text",
+    },
     "kargo_py.kube.borrowed": {
         "kubernetes_asyncio client of {}": "a name: SOURCE on the page",
         "the user": "a name: CREDENTIALS on the page",
