@@ -22,7 +22,7 @@ from kargo_py.api.stage import Stage
 from kargo_py.api.types import Model, Time
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS
 from kargo_py.deployers.base import Record, TargetState, WaitCause
-from kargo_py.engine.machine import newly_ended, operations_of
+from kargo_py.engine.records import newly_ended, operations_of
 from kargo_py.kube.events import Event, Regarding, event_name
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message

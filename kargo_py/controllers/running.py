@@ -77,7 +77,9 @@ class Options:
     ``metrics_address`` and ``health_address``: HOST:PORT or :PORT to serve Prometheus metrics, and the probes
     ``/healthz`` and ``/readyz``, at, "" for nowhere; they may be the same. ``abort_patience``: how long what an abort
     or a time-out stops is waited for. ``created_events`` and ``operation_events``: tell also that Promotions were
-    created, and what becomes of the operations they start. ``work_dir`` is where the working directories of Promotions
+    created, and what becomes of the operations they start. ``shared_resources_namespace``: where expressions read
+    shared ConfigMaps and Secrets; ``ui_base_url``: where Kargo's user interface is, for ``ctx.uiBaseUrl``; "" for none.
+    ``work_dir`` is where the working directories of Promotions
     are made, "" for the machine's place for what is passing. ``step_limits``: how many calls of steps run at once, for
     each kind of work, where that is not the default. ``patience``: how long they may take. ``interrupts``: what blocks
     the event loop is interrupted, by a signal, instead of only being logged.
@@ -93,6 +95,8 @@ class Options:
     abort_patience: timedelta = timedelta(minutes=10)
     created_events: bool = False
     operation_events: bool = False
+    shared_resources_namespace: str = ""
+    ui_base_url: str = ""
     work_dir: str = ""
     step_limits: Mapping[Work, int] = field(default_factory=dict)
     patience: Patience = field(default_factory=lambda: Patience(blocked=BLOCKED_AFTER))
@@ -200,6 +204,8 @@ def assemble(
         abort_patience=options.abort_patience,
         created_events=options.created_events,
         operation_events=options.operation_events,
+        shared_resources_namespace=options.shared_resources_namespace,
+        ui_base_url=options.ui_base_url,
         watches=parts.watches,
         executor=Executor(
             options.step_limits,

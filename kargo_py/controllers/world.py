@@ -38,6 +38,7 @@ from kargo_py.kube.writes import contains, guarded_patch, merge_diff, uninterrup
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT
 from kargo_py.steps.base import Watch
+from kargo_py.steps.objects import FREIGHTS as FREIGHTS, STAGES as STAGES  # noqa: PLC0414 - given on with the others
 from kargo_py.steps.step import Step
 
 OBJECT_UNREADABLE = message(
@@ -58,8 +59,6 @@ NOT_READ = message(
 )
 
 PROMOTIONS = Resource(GROUP, VERSION, "promotions", "Promotion")
-STAGES = Resource(GROUP, VERSION, "stages", "Stage")
-FREIGHTS = Resource(GROUP, VERSION, "freights", "Freight")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 COMPONENT = "kargo-py"
@@ -282,8 +281,9 @@ class World:
     ``client`` and ``recorder`` are for Kargo's resources; Argo CD may live on another API server, and
     ``argocd_recorder`` is for Events there (None: it is the same). ``abort_patience`` is how long what an abort or a
     time-out stops is waited for. ``watches`` are those of steps other than Argo CD's. ``created_events``: tell that
-    Promotions were created; ``operation_events``: tell what becomes of the operations they start. ``executor`` makes
-    the calls of steps.
+    Promotions were created; ``operation_events``: tell what becomes of the operations they start. Expressions read
+    shared resources in ``shared_resources_namespace``, and have ``ui_base_url`` as ``ctx.uiBaseUrl``; "" for none.
+    ``executor`` makes the calls of steps.
     """
 
     instance: str
@@ -299,6 +299,8 @@ class World:
     watches: Sequence[Watch[Any]] = ()
     created_events: bool = False
     operation_events: bool = False
+    shared_resources_namespace: str = ""
+    ui_base_url: str = ""
     executor: Executor = field(kw_only=True)
     stats: PromotionStats = field(init=False)
     unreadable_applications: int = field(default=0, init=False)

@@ -32,6 +32,10 @@ def _never() -> bool:
     return False
 
 
+def _open(value: Any) -> Any:
+    return value
+
+
 ROOM = 512 * 1024
 """Bytes that a Promotion should not exceed: etcd takes 1.5 MiB, and its Stage and its readers have to cope with it."""
 
@@ -73,6 +77,7 @@ class StepContext:
     ``config`` is what the expressions in it became. ``errors`` is how many times in a row the step has erred: a step
     with targets may make that many new attempts on each. ``work_dir`` belongs to this Promotion alone, and is there for
     kinds that fill or read it. ``freight`` is what is promoted, ``collection`` all that the Stage will have then.
+    ``mask`` takes what came from Secrets out of a value that is to be kept where others may read it.
     """
 
     instance: str
@@ -97,6 +102,7 @@ class StepContext:
     work_dir: Path | None = None
     freight: FreightReference | None = None
     collection: FreightCollection | None = None
+    mask: Callable[[Any], Any] = _open
 
     @property
     def room(self) -> int:
@@ -223,17 +229,3 @@ def first_few(messages: Sequence[str], count: int = 0) -> str:
     """The first few of *messages*, and how many more there are of *count*, if not all are given."""
     rest = max(count, len(messages)) - _SHOWN
     return "; ".join(messages[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else "")
-
-
-def no_expressions(config: Any) -> str | None:
-    """Where *config* uses an expression, which this version cannot evaluate; None if nowhere."""
-    waiting: list[tuple[str, Any]] = [("config", config)]
-    while waiting:
-        where, value = waiting.pop()
-        if isinstance(value, str) and ("${{" in value or "${%" in value):
-            return where
-        if isinstance(value, dict):
-            waiting += [(f"{where}.{name}", inner) for name, inner in value.items()]
-        elif isinstance(value, list):
-            waiting += [(f"{where}[{index}]", inner) for index, inner in enumerate(value)]
-    return None

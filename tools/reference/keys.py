@@ -140,8 +140,9 @@ KEYS = (
     ),
     Key(
         *(names, "LABEL_CREDENTIAL_TYPE", LABEL, "Secret"),
-        *("you", NOBODY),
-        "The Secret holds credentials: `git`, `image`, `helm` or `generic`.",
+        *("you", "Promotion controller"),
+        "The Secret holds credentials: `git`, `image`, `helm` or `generic`. Of shared Secrets expressions read the "
+        "generic ones.",
     ),
     Key(
         *(names, "FINALIZER", ELSEWHERE, "Stage, Project: `metadata.finalizers`"),
