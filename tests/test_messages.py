@@ -185,6 +185,14 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "{} is no uid": "part of a text",
     },
     "kargo_py.engine.plain": {"{} MiB": "a size", "{} KiB": "a size"},
+    "kargo_py.steps.work": {
+        "kargo-py step": "the name of a thread",
+        "StopIteration raised in a thread: {}": "an exception",
+        "ended with code {}": "part of a text",
+        "was ended by {}": "part of a text",
+        "signal {}": "part of a text",
+        "it said nothing": "part of a text",
+    },
     "kargo_py.kube.borrowed": {
         "kubernetes_asyncio client of {}": "a name: SOURCE on the page",
         "the user": "a name: CREDENTIALS on the page",
