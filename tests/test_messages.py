@@ -152,6 +152,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "not Ready": "a name: STATE on the page",
         "not judged": "a name: STATE on the page",
     },
+    "kargo_py.engine.plain": {"{} MiB": "a size", "{} KiB": "a size"},
     "kargo_py.kube.borrowed": {
         "kubernetes_asyncio client of {}": "a name: SOURCE on the page",
         "the user": "a name: CREDENTIALS on the page",
