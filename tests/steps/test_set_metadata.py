@@ -268,7 +268,7 @@ class TestFaults:
         outcome = await call(step(server), updates, called_off=lambda: server.patches > 0)
 
         assert outcome == Waiting(
-            "the Promotion is to be aborted: the metadata of 1 objects was not looked at any more"
+            "the Promotion is to be aborted; objects left as they were: 1"
         )
         assert [await metadata(server, name) for name in ("dev", "f1")] == [{"a": 1}, None]
 
