@@ -23,7 +23,8 @@ _SHOWN = Shown.PROMOTION | Shown.STAGE
 
 MALFORMED = message(
     "not an expression: {error}",
-    do="Correct the expression where the caret points: see [Expressions](expressions.md).",
+    do="Correct the expression where the caret points: see [Expressions](expressions.md). To YAML, ` #` without quotes "
+    "around it begins a comment, so that the rest of the expression is missing.",
     shown=_SHOWN,
 )
 WITHOUT_VALUE = message(
