@@ -148,6 +148,22 @@ def run(
             help="Tell in Events what becomes of the operations that Promotions start.",
         ),
     ] = False,
+    shared_resources_namespace: Annotated[
+        str,
+        typer.Option(
+            metavar="NS",
+            envvar="SHARED_RESOURCES_NAMESPACE",
+            help="Namespace where expressions read shared ConfigMaps and Secrets [none].",
+        ),
+    ] = "",
+    ui_base_url: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar="API_SERVER_BASE_URL",
+            help="Where Kargo's user interface is, for ctx.uiBaseUrl [none].",
+        ),
+    ] = "",
     log_format: Annotated[
         str,
         typer.Option(
@@ -164,7 +180,9 @@ def run(
 
     try:
         configure_logs(log_format, log_level)
-        checks.check_namespace(argocd_namespace)
+        checks.check_namespace("--argocd-namespace", argocd_namespace)
+        if shared_resources_namespace:
+            checks.check_namespace("--shared-resources-namespace", shared_resources_namespace)
         checks.check_shard(shard, default_controller)
         checks.check_instance_id(instance_id)
         metrics_address = checks.bind_address("--metrics-bind-address", metrics_bind_address)
@@ -191,6 +209,8 @@ def run(
         abort_patience=patience,
         created_events=created_events,
         operation_events=operation_events,
+        shared_resources_namespace=shared_resources_namespace,
+        ui_base_url=ui_base_url,
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )
     if (why := serve(options)) is not None:

@@ -10,9 +10,10 @@ from kargo_py.api.types import Duration
 from kargo_py.messages import Shown, message
 
 NAMESPACE_MALFORMED = message(
-    "--argocd-namespace {namespace!r}: must be 1 to 63 lowercase letters, digits or '-', starting and ending with a "
+    "{option} {namespace!r}: must be 1 to 63 lowercase letters, digits or '-', starting and ending with a "
     "letter or digit",
-    do="Correct `--argocd-namespace` or `ARGOCD_NAMESPACE`: no namespace can have this name.",
+    do="Correct the option, or its variable `ARGOCD_NAMESPACE` or `SHARED_RESOURCES_NAMESPACE`: no namespace can have "
+    "this name.",
     shown=Shown.COMMAND_LINE,
 )
 SHARD_MALFORMED = message(
@@ -55,10 +56,10 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _ADDRESS = re.compile(r".*:(?P<port>[0-9]{1,5})", re.DOTALL)
 
 
-def check_namespace(namespace: str) -> None:
+def check_namespace(option: str, namespace: str) -> None:
     """Raise ValueError if no namespace can have this name."""
     if not _DNS_LABEL.fullmatch(namespace):
-        raise ValueError(NAMESPACE_MALFORMED(namespace=namespace))
+        raise ValueError(NAMESPACE_MALFORMED(option=option, namespace=namespace))
 
 
 def check_shard(shard: str, default_controller: bool | None) -> None:

@@ -87,6 +87,8 @@ class Settings(TypedDict, total=False):
     abort_patience: timedelta
     created_events: bool
     operation_events: bool
+    shared_resources_namespace: str
+    ui_base_url: str
     now: Callable[[], datetime]
 
 
@@ -132,6 +134,8 @@ class Shared(_Entered):
         abort_patience: how long what an abort or a time-out stops is waited for.
         created_events: tell in an Event that a Promotion was created; one more write for each.
         operation_events: tell in Events what becomes of the operations that Promotions start.
+        shared_resources_namespace: where expressions read shared ConfigMaps and Secrets; "": nowhere.
+        ui_base_url: where Kargo's user interface is, which expressions have as ``ctx.uiBaseUrl``.
         now: the wall clock, of which only what people read is taken.
     """
 
@@ -150,6 +154,8 @@ class Shared(_Entered):
         abort_patience: timedelta = timedelta(minutes=10),
         created_events: bool = False,
         operation_events: bool = False,
+        shared_resources_namespace: str = "",
+        ui_base_url: str = "",
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__()
@@ -168,6 +174,8 @@ class Shared(_Entered):
             abort_patience=abort_patience,
             created_events=created_events,
             operation_events=operation_events,
+            shared_resources_namespace=shared_resources_namespace,
+            ui_base_url=ui_base_url,
             responsibility=responsibility,
         )
         self._assembly: Assembly | None = None

@@ -223,17 +223,3 @@ def first_few(messages: Sequence[str], count: int = 0) -> str:
     """The first few of *messages*, and how many more there are of *count*, if not all are given."""
     rest = max(count, len(messages)) - _SHOWN
     return "; ".join(messages[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else "")
-
-
-def no_expressions(config: Any) -> str | None:
-    """Where *config* uses an expression, which this version cannot evaluate; None if nowhere."""
-    waiting: list[tuple[str, Any]] = [("config", config)]
-    while waiting:
-        where, value = waiting.pop()
-        if isinstance(value, str) and ("${{" in value or "${%" in value):
-            return where
-        if isinstance(value, dict):
-            waiting += [(f"{where}.{name}", inner) for name, inner in value.items()]
-        elif isinstance(value, list):
-            waiting += [(f"{where}[{index}]", inner) for index, inner in enumerate(value)]
-    return None

@@ -253,6 +253,14 @@ class TestLookups:
         with pytest.raises(TooManyLookups):
             await resolved(lambda: render("${{ map(1..200, configMap(string(#))) }}", here), lookups, reader)
 
+    def test_too_large(self) -> None:
+        """All that is read for one step counts, names and what is nested too."""
+        lookups = Lookups()
+        for name in "abc":
+            lookups.put(Lookup(Source.FREIGHT_METADATA, name), {"k" * 500_000: [{"deep": "v" * 500_000}]})
+        with pytest.raises(TooManyLookups, match="more than 4194304 characters"):
+            lookups.put(Lookup(Source.SECRET, "d"), {"key": "v" * 1_200_000})
+
     def test_missing(self) -> None:
         """Evaluation itself reads nothing."""
         with pytest.raises(Missing, match=r"secret\('b'\)"):
