@@ -110,6 +110,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "kargo-py: {}": "what stands before every line",
     },
     "kargo_py.cli.get": {' in "{}"': "part of a text"},
+    "kargo_py.cli.lint": {"kargo-py: {}": "the title of an annotation"},
     "kargo_py.cli.rows": {'Argo CD Application "([^"]*)" in namespace "[^"]*"': "finds the name APP in a text"},
     "kargo_py.controllers.availability": {" and ": "joins names", " or ": "joins names"},
     "kargo_py.controllers.promotion": {"its deletion": "a name: ACTOR on the page"},
@@ -169,6 +170,9 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.kube.oidc": {"Basic {}": "a header"},
     "kargo_py.kube.rest": {'in "{}"': "names a request", "it ended in the middle of an event": "part of a text"},
     "kargo_py.kube.transport": {"{} of the {}": "a name: CREDENTIALS on the page", "Basic {}": "a header"},
+    "kargo_py.offline.assembling": {"Value error, ": "pydantic's words"},
+    "kargo_py.offline.render": {"<not evaluated> ": "a mark in the output"},
+    "kargo_py.offline.schemas": {"Value error, ": "pydantic's words"},
     "kargo_py.steps.base": {"; and {} more": "the end of a list"},
     "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
 }

@@ -52,7 +52,7 @@ OUTPUT_UNREADABLE = message(
     shown=Shown.COMMAND_LINE,
 )
 CANNOT_RENDER = message(
-    "{problems} in what is rendered; the problems stand above",
+    "what is rendered has problems, which stand above: {count}",
     do="Correct them where they are written; the steps that have none are rendered all the same.",
     shown=Shown.LINT,
 )
@@ -123,7 +123,7 @@ def run(names: Sequence[str], options: Options, out: Print, tell: Print) -> None
         tell(text(finding))
     errors = sum(finding.level is Level.ERROR for finding in told)
     if errors:
-        tell(CANNOT_RENDER(problems=f"{errors} problem{'s' if errors > 1 else ''}"))
+        tell(CANNOT_RENDER(count=errors))
         raise typer.Exit(CANNOT_RUN)
 
 
@@ -178,7 +178,7 @@ async def _all(
 
 
 def _check_aliases(assembled: Assembled, outputs: Mapping[str, object]) -> None:
-    known = [step.alias(index) for index, step in enumerate(assembled.program.steps)]
+    known = [step.alias(index) for index, step in enumerate(assembled.draft.steps)]
     for alias in outputs:
         if alias not in known:
             fail(OUTPUT_OF_NO_STEP(alias=alias, known=", ".join(known)), code=USAGE_ERROR)
@@ -186,7 +186,7 @@ def _check_aliases(assembled: Assembled, outputs: Mapping[str, object]) -> None:
 
 def _finding(fault: Fault, assembled: Assembled) -> Finding:
     """*fault* where it is written."""
-    origin = assembled.program.origins[fault.step]
+    origin = assembled.draft.origins[fault.step]
     match fault.where:
         case (int(number),):
             manifest, path = assembled.variables[number]

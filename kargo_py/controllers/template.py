@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionStep
 from kargo_py.api.stage import Stage
-from kargo_py.engine.checks import Program, check, program_of_promotion, program_of_stage
+from kargo_py.engine.checks import Draft, check, draft_of_promotion, draft_of_stage
 from kargo_py.engine.problems import Problem
 from kargo_py.engine.tasks import Find, inflate
 from kargo_py.messages import Shown, message
@@ -46,23 +46,23 @@ class Rulebook:
         if variables is not None and written is not None:
             bare = written.replace(spec=written.spec.replace(vars=()))
             stage = stage.replace(spec=stage.spec.replace(vars=variables, promotion_template=bare))
-        return self._judged(program_of_stage(stage, self.find))
+        return self._judged(draft_of_stage(stage, self.find))
 
     def own(self, promotion: Promotion, variables: Sequence[ExpressionVariable]) -> Template:
         """The steps that the author of *promotion* wrote, with *variables*."""
-        return self._judged(program_of_own(promotion, variables, self.find))
+        return self._judged(draft_of_own(promotion, variables, self.find))
 
-    def _judged(self, program: Program) -> Template:
-        return Template(program.steps, program.variables, check(program, self.kinds))
+    def _judged(self, draft: Draft) -> Template:
+        return Template(draft.steps, draft.variables, check(draft, self.kinds))
 
 
-def program_of_own(promotion: Promotion, variables: Sequence[ExpressionVariable], find: Find) -> Program:
+def draft_of_own(promotion: Promotion, variables: Sequence[ExpressionVariable], find: Find) -> Draft:
     """The steps that the author of *promotion* wrote, with *variables*; tasks among them written out."""
-    program = program_of_promotion(promotion.replace(spec=promotion.spec.replace(vars=variables)))
-    if all(step.task is None for step in program.steps):
-        return program
-    found = inflate(program.steps, variables, find, namespace=promotion.namespace, root=program.root)
-    return replace(program, steps=found.steps, origins=found.origins, problems=found.problems, unknown=found.missing)
+    draft = draft_of_promotion(promotion.replace(spec=promotion.spec.replace(vars=variables)))
+    if all(step.task is None for step in draft.steps):
+        return draft
+    found = inflate(draft.steps, variables, find, namespace=promotion.namespace, root=draft.root)
+    return replace(draft, steps=found.steps, origins=found.origins, problems=found.problems, unknown=found.missing)
 
 
 def template_variables(stage: Stage) -> Sequence[ExpressionVariable]:
