@@ -25,6 +25,7 @@ class ComposeOutput(Step[ComposeOutputConfig]):
     config_model = ComposeOutputConfig
     work = Work.API
     propagates_output = True
+    keeps_texts = True
 
     async def perform(self, config: ComposeOutputConfig, context: StepContext) -> StepOutcome:
         """Hand on the configuration as it was evaluated, guesses with their texts."""

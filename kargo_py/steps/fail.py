@@ -8,13 +8,9 @@ from kargo_py.steps.config import Config
 from kargo_py.steps.step import Step, StepFailed, Work
 
 FAILED = message(
-    "failed",
-    do="The step `fail` ran; its `if` says why, or the steps before it.",
-    shown=Shown.PROMOTION,
-)
-FAILED_WITH = message(
-    "failed: {text}",
-    do="The step `fail` ran; the text is that of its `message`.",
+    "failed{text}",
+    do="The step `fail` ran, and the text is that of its `message`. Without one, its `if` says why, or the steps "
+    "before it.",
     shown=Shown.PROMOTION,
 )
 
@@ -38,4 +34,4 @@ class Fail(Step[FailConfig]):
     async def perform(self, config: FailConfig, context: StepContext) -> StepOutcome:
         """Say no; trying again would say the same."""
         del context
-        raise StepFailed(FAILED_WITH(text=config.message) if config.message else FAILED())
+        raise StepFailed(FAILED(text=f": {config.message}" if config.message else ""))

@@ -7,7 +7,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -118,7 +118,7 @@ class SetMetadata(Step[SetMetadataConfig]):
     async def perform(self, config: SetMetadataConfig, context: StepContext) -> StepOutcome:
         """Set all that is not set yet, once it is known that all of it can be set."""
         try:
-            wanted = wishes(config, context.project)
+            wanted = wishes(config, context.project, context.mask)
             changes = [wish.change(await read_object(self._client, wish.resource, wish.key)) for wish in wanted]
             for done, (wish, change) in enumerate(zip(wanted, changes, strict=True)):
                 if context.called_off():
@@ -129,11 +129,11 @@ class SetMetadata(Step[SetMetadataConfig]):
         return Finished(StepStatus.SUCCEEDED)
 
 
-def wishes(config: SetMetadataConfig, project: str) -> list[_Wish]:
-    """What is to be set, by object; of two updates of one key the later one counts."""
+def wishes(config: SetMetadataConfig, project: str, mask: Callable[[Any], Any]) -> list[_Wish]:
+    """What is to be set, by object, secrets masked; of two updates of one key the later one counts."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for update in config.updates:
-        found.setdefault((update.kind, update.name), {}).update(update.values)
+        found.setdefault((update.kind, update.name), {}).update(mask(dict(update.values)))
     return [_Wish(_RESOURCES[kind], Key(project, name), values) for (kind, name), values in found.items()]
 
 
