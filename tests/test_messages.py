@@ -154,6 +154,28 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "not judged": "a name: STATE on the page",
     },
     "kargo_py.engine.plain": {"{} MiB": "a size", "{} KiB": "a size"},
+    "kargo_py.cli.limits": {" or ": "joins words"},
+    "kargo_py.engine.blocking": {"kargo-py watchdog": "the name of a thread"},
+    "kargo_py.engine.execution": {"step {} of {}/{}": "the name of a task"},
+    "kargo_py.engine.guarding": {
+        **dict.fromkeys(
+            [
+                *("a sequence of Record", "a sequence of Awaited", "a sequence of Record or None", "a string"),
+                *("a mapping or None", "a mapping of Key to WaitCause", "a number of seconds or None"),
+                *("a KubeError or None", "a HealthCheckStep or None", "a StepStatus", "True or False", " or "),
+                *("an object of type {}", "{} record", "{} records", "{}, which is none of {}"),
+                *("{}.{} is {}, not {}", "Finished.status is {}, not {}", "{} without the record of {}"),
+                *("{} with {}, not with those {} on record", "a record of the step {}, not of its own, {}"),
+            ],
+            "part of a text",
+        ),
+        "{}, whose text cannot be shown: that raises {}": "an exception",
+    },
+    "kargo_py.engine.work_dirs": {
+        "no directory": "part of a text",
+        "of the user {}": "part of a text",
+        "{} is no uid": "part of a text",
+    },
     "kargo_py.kube.borrowed": {
         "kubernetes_asyncio client of {}": "a name: SOURCE on the page",
         "the user": "a name: CREDENTIALS on the page",

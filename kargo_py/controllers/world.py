@@ -299,6 +299,7 @@ class World:
     time-out stops is waited for. ``watches`` are those of steps other than Argo CD's. ``created_events``: tell that
     Promotions were created; ``operation_events``: tell what becomes of the operations they start. Expressions read
     shared resources in ``shared_resources_namespace``, and have ``ui_base_url`` as ``ctx.uiBaseUrl``; "" for none.
+    ``executor`` makes the calls of steps.
     """
 
     instance: str
@@ -316,7 +317,7 @@ class World:
     operation_events: bool = False
     shared_resources_namespace: str = ""
     ui_base_url: str = ""
-    executor: Executor = field(default_factory=Executor)
+    executor: Executor = field(kw_only=True)
     stats: PromotionStats = field(init=False)
     unreadable_applications: int = field(default=0, init=False)
     events_not_told: int = field(default=0, init=False)
@@ -412,6 +413,11 @@ class World:
             CLUSTER_TASKS.kind: self.cluster_task_models.unreadable,
             APPLICATIONS.kind: self.unreadable_applications,
         }
+
+    async def sweep_work_dirs(self) -> None:
+        """Remove the working directories of Promotions that have ended or are gone; the cache must be filled."""
+        under_way = {JSON.meta(each).uid for each in self.promotions.values() if phase_of(each) not in _TERMINAL}
+        await self.executor.work_dirs.sweep(under_way.__contains__)
 
     def is_ours(self, stage: JsonObject) -> bool:
         """Whether this controller acts on *stage*, JSON that may be of any form."""

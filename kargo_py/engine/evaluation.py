@@ -116,6 +116,12 @@ def has_expressions(value: Any) -> bool:
     return next(templates_in(value), None) is not None
 
 
+def may_use_secrets(step: PromotionStep, variables: Sequence[ExpressionVariable]) -> bool:
+    """Whether the configuration of *step*, or a variable that it may use, looks up a Secret."""
+    texts = [step.config, *(variable.value for variable in (*variables, *step.vars))]
+    return any("ecret" in source for _, source in templates_in(texts))
+
+
 def condition(program: Program, position: Position, lookups: Lookups, now: datetime) -> bool:
     """Whether the step is to run. Raises EvaluationError and Missing."""
     source = position.step.if_

@@ -321,12 +321,6 @@ PENDING = [
     ),
     pytest.param({"raw": promotion(steps=[{"as": "x"}]), "on": stage()}, ["the step has no uses"], [], id="task"),
     pytest.param(
-        {"raw": promotion(steps=[{"uses": "argocd-update", "config": {"apps": ["${{ vars.app }}"]}}]), "on": stage()},
-        ["spec.steps[0].config.apps[0] uses an expression"],
-        [],
-        id="expression",
-    ),
-    pytest.param(
         {"raw": with_metadata(promotion(), annotations={ANNOTATION_ABORT: "terminate"}), "on": stage()},
         ["it is to be aborted, as controller:kargo-py asked"],
         ["turn"],
@@ -502,6 +496,17 @@ RUNNING = [
         ["the recorded operations cannot be read back"],
         [],
         id="records damaged",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(
+                status={"phase": "Running", "freight": {"name": "f"}, "message": "no answer; step will be retried"}
+            ),
+            "on": stage("dev.1"),
+        },
+        ['step 1 of 1, "update", has not begun', "the controller says of it: no answer; step will be retried"],
+        [],
+        id="entered",
     ),
     pytest.param(
         {"raw": promotion(status={"phase": "Running"}), "on": stage("dev.1")},

@@ -36,6 +36,7 @@ from kargo_py.local.argocd.timing import Timing, Version
 from kargo_py.steps.argocd_update import USES
 from kargo_py.steps.registry import BUILT_IN, made
 from kargo_py.steps.step import Services
+from tests.engine.calling import executor
 from tests.in_process import api_server, create_namespaces
 
 JsonObject = dict[str, Any]
@@ -162,6 +163,7 @@ class Process:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.world.executor.aclose()
 
 
 @dataclass
@@ -221,7 +223,7 @@ class Universe:
             steps=made(BUILT_IN, Services(line, argocd)),
             checkers={USES: argocd},
             now=self.now,
-            **options,
+            **{"executor": executor(), **options},
         )
         caches: list[Cache[Any]] = [*world.caches]
         tasks = [asyncio.create_task(cache.run()) for cache in caches]
@@ -244,6 +246,7 @@ class Universe:
             for task in tasks:
                 with suppress(asyncio.CancelledError):
                     await task
+            await world.executor.aclose()
 
     # -- what a user does ------------------------------------------------------------------------------------------
 
