@@ -207,7 +207,17 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.kube.transport": {"{} of the {}": "a name: CREDENTIALS on the page", "Basic {}": "a header"},
     "kargo_py.offline.assembling": {"Value error, ": "pydantic's words"},
     "kargo_py.offline.render": {"<not evaluated> ": "a mark in the output"},
-    "kargo_py.offline.schemas": {"Value error, ": "pydantic's words"},
+    "kargo_py.offline.documents": {
+        "a map": "part of a text",
+        "a list": "part of a text",
+        r"^---(?=[ \t\r]|$)[ \t]*(?P<rest>[^\r\n]*)\r?$": "finds where documents begin",
+    },
+    "kargo_py.offline.schemas": {
+        "Value error, ": "pydantic's words",
+        "should match '": "Kubernetes' words",
+        "must be of type ": "Kubernetes' words",
+        "{} in body ": "Kubernetes' words",
+    },
     "kargo_py.steps.base": {"; and {} more": "the end of a list"},
     "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
 }

@@ -14,9 +14,10 @@ import typer
 import yaml
 
 from kargo_py.api.types import JsonObject
-from kargo_py.cli.lint import FORM_UNKNOWN, text
+from kargo_py.cli.lint import text
 from kargo_py.cli.main import CANNOT_RUN, INTERRUPTED, USAGE_ERROR, fail
 from kargo_py.cli.objects import Where, connected, reason
+from kargo_py.cli.options import OUTPUT_NOT_KNOWN
 from kargo_py.controllers.lookups import LookupReader
 from kargo_py.controllers.world import PROMOTIONS
 from kargo_py.engine.problems import Place
@@ -77,7 +78,7 @@ class Options:
 def check_form(form: str) -> str:
     """*form* in its proper case; what is none ends it all."""
     if form.lower() not in FORMS:
-        fail(FORM_UNKNOWN(form=form, known=", ".join(FORMS)), code=USAGE_ERROR)
+        fail(OUTPUT_NOT_KNOWN(form=form, known=", ".join(FORMS)), code=USAGE_ERROR)
     return form.lower()
 
 
