@@ -10,17 +10,13 @@ from typing import Final
 import typer
 
 from kargo_py.cli.main import CANNOT_RUN, USAGE_ERROR, fail
+from kargo_py.cli.options import OUTPUT_NOT_KNOWN
 from kargo_py.messages import Shown, message
 from kargo_py.offline.files import load
 from kargo_py.offline.findings import Finding, Level, Place
 from kargo_py.offline.lint import Verdict, lint
 from kargo_py.steps.registry import KindError, installed_kinds
 
-FORM_UNKNOWN = message(
-    "--output {form!r}: must be one of {known}",
-    do="Correct `--output`.",
-    shown=Shown.COMMAND_LINE,
-)
 FAIL_ON_UNKNOWN = message(
     "--fail-on {level!r}: must be error or warning",
     do="Correct `--fail-on`.",
@@ -60,7 +56,7 @@ class Options:
 def check(form: str, fail_on: str, *, strict: bool) -> Options:
     """The options in their proper case; what makes no sense ends it all."""
     if form.lower() not in FORMS:
-        fail(FORM_UNKNOWN(form=form, known=", ".join(FORMS)), code=USAGE_ERROR)
+        fail(OUTPUT_NOT_KNOWN(form=form, known=", ".join(FORMS)), code=USAGE_ERROR)
     levels = {level.word: level for level in (Level.ERROR, Level.WARNING)}
     if fail_on.lower() not in levels:
         fail(FAIL_ON_UNKNOWN(level=fail_on), code=USAGE_ERROR)

@@ -95,7 +95,7 @@ On standard output. `why` tells the texts above too, where a Promotion or a Stag
         "What the commands lint and render say of files",
         """\
 On standard output (`lint`) or standard error (`render`), after the file, the line and the column. `lint` says what an \
-API server says of an object, too, and all that [the checks of Promotions](checks.md) find.
+API server says of an object, too, and all that [the checks before a Promotion begins](admission.md) find.
 """,
     ),
 }
@@ -114,6 +114,17 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.controllers.why": "The command why, of both",
     "kargo_py.cli.why": "How answers are put",
     "kargo_py.cli.rows": "In the column WHY",
+    "kargo_py.cli.lint": "The command lint",
+    "kargo_py.cli.render": "The command render",
+    "kargo_py.offline.files": "Files",
+    "kargo_py.offline.documents": "YAML",
+    "kargo_py.offline.traps": "Values that YAML reads as something else",
+    "kargo_py.offline.schemas": "Objects",
+    "kargo_py.offline.crossing": "Objects and others",
+    "kargo_py.offline.lint": "Steps",
+    "kargo_py.offline.assembling": "What is rendered",
+    "kargo_py.offline.render": "What is not known",
+    "kargo_py.offline.shelf": "What is not there",
     "kargo_py.demo.telling": "The demo",
     "kargo_py.controllers.running": "What must be there",
     "kargo_py.local.apiserver.serve": "The embedded API server: where it listens",

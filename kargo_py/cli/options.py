@@ -47,6 +47,11 @@ WAIT_TIMEOUT_MALFORMED = message(
     do="Correct `--timeout`.",
     shown=Shown.COMMAND_LINE,
 )
+OUTPUT_NOT_KNOWN = message(
+    "--output {form!r}: must be one of {known}",
+    do="Correct `--output`; other forms are for `kubectl`.",
+    shown=Shown.COMMAND_LINE,
+)
 ANSWER_UNKNOWN = message(
     "--output {form!r}: must be text or json",
     do="Correct `--output`.",

@@ -14,9 +14,10 @@ import typer
 import yaml
 
 from kargo_py.api.types import JsonObject
-from kargo_py.cli.lint import FORM_UNKNOWN, text
+from kargo_py.cli.lint import text
 from kargo_py.cli.main import CANNOT_RUN, INTERRUPTED, USAGE_ERROR, fail
 from kargo_py.cli.objects import Where, connected, reason
+from kargo_py.cli.options import OUTPUT_NOT_KNOWN
 from kargo_py.controllers.lookups import LookupReader
 from kargo_py.controllers.world import PROMOTIONS
 from kargo_py.engine.problems import Place
@@ -52,7 +53,7 @@ OUTPUT_UNREADABLE = message(
     shown=Shown.COMMAND_LINE,
 )
 CANNOT_RENDER = message(
-    "{problems} in what is rendered; the problems stand above",
+    "what is rendered has problems, which stand above: {count}",
     do="Correct them where they are written; the steps that have none are rendered all the same.",
     shown=Shown.LINT,
 )
@@ -77,7 +78,7 @@ class Options:
 def check_form(form: str) -> str:
     """*form* in its proper case; what is none ends it all."""
     if form.lower() not in FORMS:
-        fail(FORM_UNKNOWN(form=form, known=", ".join(FORMS)), code=USAGE_ERROR)
+        fail(OUTPUT_NOT_KNOWN(form=form, known=", ".join(FORMS)), code=USAGE_ERROR)
     return form.lower()
 
 
@@ -123,7 +124,7 @@ def run(names: Sequence[str], options: Options, out: Print, tell: Print) -> None
         tell(text(finding))
     errors = sum(finding.level is Level.ERROR for finding in told)
     if errors:
-        tell(CANNOT_RENDER(problems=f"{errors} problem{'s' if errors > 1 else ''}"))
+        tell(CANNOT_RENDER(count=errors))
         raise typer.Exit(CANNOT_RUN)
 
 
@@ -178,7 +179,7 @@ async def _all(
 
 
 def _check_aliases(assembled: Assembled, outputs: Mapping[str, object]) -> None:
-    known = [step.alias(index) for index, step in enumerate(assembled.program.steps)]
+    known = [step.alias(index) for index, step in enumerate(assembled.draft.steps)]
     for alias in outputs:
         if alias not in known:
             fail(OUTPUT_OF_NO_STEP(alias=alias, known=", ".join(known)), code=USAGE_ERROR)
@@ -186,7 +187,7 @@ def _check_aliases(assembled: Assembled, outputs: Mapping[str, object]) -> None:
 
 def _finding(fault: Fault, assembled: Assembled) -> Finding:
     """*fault* where it is written."""
-    origin = assembled.program.origins[fault.step]
+    origin = assembled.draft.origins[fault.step]
     match fault.where:
         case (int(number),):
             manifest, path = assembled.variables[number]

@@ -50,19 +50,19 @@ class Rulebook:
 
     def own(self, promotion: Promotion, variables: Sequence[ExpressionVariable]) -> Template:
         """The steps that the author of *promotion* wrote, with *variables*."""
-        return self._judged(program_of_own(promotion, variables, self.find))
+        return self._judged(draft_of_own(promotion, variables, self.find))
 
-    def _judged(self, program: Draft) -> Template:
-        return Template(program.steps, program.variables, check(program, self.kinds))
+    def _judged(self, draft: Draft) -> Template:
+        return Template(draft.steps, draft.variables, check(draft, self.kinds))
 
 
-def program_of_own(promotion: Promotion, variables: Sequence[ExpressionVariable], find: Find) -> Draft:
+def draft_of_own(promotion: Promotion, variables: Sequence[ExpressionVariable], find: Find) -> Draft:
     """The steps that the author of *promotion* wrote, with *variables*; tasks among them written out."""
-    program = draft_of_promotion(promotion.replace(spec=promotion.spec.replace(vars=variables)))
-    if all(step.task is None for step in program.steps):
-        return program
-    found = inflate(program.steps, variables, find, namespace=promotion.namespace, root=program.root)
-    return replace(program, steps=found.steps, origins=found.origins, problems=found.problems, unknown=found.missing)
+    draft = draft_of_promotion(promotion.replace(spec=promotion.spec.replace(vars=variables)))
+    if all(step.task is None for step in draft.steps):
+        return draft
+    found = inflate(draft.steps, variables, find, namespace=promotion.namespace, root=draft.root)
+    return replace(draft, steps=found.steps, origins=found.origins, problems=found.problems, unknown=found.missing)
 
 
 def template_variables(stage: Stage) -> Sequence[ExpressionVariable]:

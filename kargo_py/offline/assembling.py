@@ -17,7 +17,7 @@ from kargo_py.api.stage import Stage
 from kargo_py.controllers.admission import collection_with, plan, program_before
 from kargo_py.controllers.candidates import candidate, upstream_of
 from kargo_py.controllers.step_differences import Evaluator
-from kargo_py.controllers.template import Rulebook, program_of_own
+from kargo_py.controllers.template import Rulebook, draft_of_own
 from kargo_py.controllers.templates import task_references
 from kargo_py.controllers.world import CLUSTER_TASKS, FREIGHTS, STAGES, TASKS
 from kargo_py.engine.checks import Draft, draft_of_promotion, draft_of_stage
@@ -76,14 +76,14 @@ class Assembled:
     """A Promotion with its steps, and what belongs to it."""
 
     promotion: Promotion
-    program: Draft
+    draft: Draft
     freight: Freight | None
     collection: FreightCollection
     requested: Sequence[str]
     notes: Sequence[str]
     places: Places
     variables: Sequence[tuple[Manifest | None, Path]]
-    """Where each variable of the program is written."""
+    """Where each variable of the draft is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +121,18 @@ async def assemble(manifest: Manifest, namespace: str, shelf: Shelf, kinds: Kind
     stage = await reading.read(Stage, STAGES, promotion.spec.stage)
     freight = await reading.freight(stage, now)
     if stage is None:
-        program = await _of_promotion(reading)
+        draft = await _of_promotion(reading)
     else:
-        program = await _planned(reading, stage, freight, kinds, now)
-    own = program.root == ("spec", "steps")
+        draft = await _planned(reading, stage, freight, kinds, now)
+    own = draft.root == ("spec", "steps")
     of_stage = shelf.manifest("Stage", promotion.spec.stage, promotion.namespace)
     places = Places(manifest, manifest if own else of_stage, shelf)
-    if refusals := refused(program.problems):
+    if refusals := refused(draft.problems):
         raise CannotAssemble([places.problem(problem) for problem in refusals])
-    if not program.steps:
+    if not draft.steps:
         raise CannotAssemble([manifest.finding(("spec",), NO_STEPS())])
-    spec = promotion.spec.replace(steps=program.steps, vars=program.variables)
-    written_at = [_of_variable(variable, promotion, stage, manifest, of_stage) for variable in program.variables]
+    spec = promotion.spec.replace(steps=draft.steps, vars=draft.variables)
+    written_at = [_of_variable(variable, promotion, stage, manifest, of_stage) for variable in draft.variables]
     collection = FreightCollection()
     if stage is not None and freight is not None:
         collection = collection_with(stage, freight)
@@ -140,7 +140,7 @@ async def assemble(manifest: Manifest, namespace: str, shelf: Shelf, kinds: Kind
         collection = collection.with_freight(freight.reference())
     requested = list(stage.origins) if stage is not None else []
     whole = promotion.replace(spec=spec)
-    return Assembled(whole, program, freight, collection, requested, reading.notes, places, written_at)
+    return Assembled(whole, draft, freight, collection, requested, reading.notes, places, written_at)
 
 
 async def _of_promotion(reading: _Reading) -> Draft:
@@ -149,7 +149,7 @@ async def _of_promotion(reading: _Reading) -> Draft:
     if not promotion.spec.steps:
         return draft_of_promotion(promotion)
     reading.notes.append(STEPS_OF_PROMOTION())
-    return program_of_own(promotion, promotion.spec.vars, await reading.tasks(promotion.spec.steps))
+    return draft_of_own(promotion, promotion.spec.vars, await reading.tasks(promotion.spec.steps))
 
 
 async def _planned(reading: _Reading, stage: Stage, freight: Freight | None, kinds: Kinds, now: datetime) -> Draft:
@@ -163,10 +163,10 @@ async def _planned(reading: _Reading, stage: Stage, freight: Freight | None, kin
     if planned.replaced:
         reading.notes.append(planned.replaced)
     if planned.of_template and planned.steps is not given:
-        program = draft_of_stage(stage, find)
+        draft = draft_of_stage(stage, find)
     else:
-        program = program_of_own(promotion, planned.variables, find)
-    return replace(program, steps=tuple(planned.steps), variables=tuple(planned.variables))
+        draft = draft_of_own(promotion, planned.variables, find)
+    return replace(draft, steps=tuple(planned.steps), variables=tuple(planned.variables))
 
 
 def _of_variable(

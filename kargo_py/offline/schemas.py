@@ -28,6 +28,7 @@ from kargo_py.local.apiserver.wire import copied
 from kargo_py.messages import Shown, message
 from kargo_py.offline.findings import Finding
 from kargo_py.offline.manifests import Manifest, value_at
+from kargo_py.steps.config import NO_SUCH_FIELD
 
 UNKNOWN_KIND = message(
     "{version} has no kind {kind}; it has {known}",
@@ -37,12 +38,6 @@ UNKNOWN_KIND = message(
 NOT_ITS_VERSION = message(
     "a {kind} is of {known}",
     do="Correct `apiVersion`.",
-    shown=Shown.LINT,
-)
-UNKNOWN_FIELD = message(
-    "there is no such field",
-    do="Correct the name, upper and lower case too, or its place. `kubectl apply` refuses the object; other clients "
-    "lose the field without a word.",
     shown=Shown.LINT,
 )
 OF_THE_CLUSTER = message(
@@ -121,7 +116,7 @@ def _by_schema(manifest: Manifest, kind: Kind) -> Iterator[tuple[Path, str]]:
 
 def _unknown(manifest: Manifest, kind: Kind) -> Iterator[Finding]:
     for path in _schema(kind.model.kind_name).prune(copied(manifest.value))[:_MOST]:
-        yield manifest.finding(_located(path, manifest.value), UNKNOWN_FIELD(), key=True)
+        yield manifest.finding(_located(path, manifest.value), NO_SUCH_FIELD(), key=True)
 
 
 def _said(error: FieldError) -> str:
@@ -154,7 +149,7 @@ def _metadata(manifest: Manifest, kind: Kind) -> Iterator[Finding]:
         yield manifest.finding(("metadata", *below), _cut(str(mistake)))
         return
     for text in unknown:
-        yield manifest.finding(_located(text, manifest.value), UNKNOWN_FIELD(), key=True)
+        yield manifest.finding(_located(text, manifest.value), NO_SUCH_FIELD(), key=True)
     metadata = obj["metadata"]
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = f"{metadata['generateName']}x"

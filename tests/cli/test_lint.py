@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, strategies as st
 from typer.testing import CliRunner, Result
 
@@ -18,6 +20,7 @@ from kargo_py.cli.main import app
 from kargo_py.offline.findings import Finding, Level, Place
 from tests.offline.pipelines import STAGE, WHOLE
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 BAD = STAGE.replace("uses: argocd-wait", "uses: argocd-wiat")
 GUESSED = STAGE.replace("${{ quote(vars.tag) }}", "1.30")
 
@@ -239,3 +242,35 @@ def test_without_the_extra(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "needs the package cel" in done.stderr
+
+
+EXAMPLE = REPOSITORY / "examples/check-in-ci"
+GUIDE = (REPOSITORY / "docs/how-to/check-in-ci.md").read_text()
+SAMPLES = re.findall(r"^```console\n\$ kargo-py (.*?)\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("command", [command for command, _ in SAMPLES])
+def test_the_guide(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """What the guide shows of a command is what it prints."""
+    monkeypatch.chdir(EXAMPLE)
+    done = CliRunner().invoke(app, command.split(), catch_exceptions=False)
+    assert done.stdout + done.stderr == dict(SAMPLES)[command]
+
+
+def test_the_guides_files() -> None:
+    """It shows the files as they are; they are YAML, and only the mistaken ones have mistakes."""
+    shown = set(re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL))
+    names = ("mistakes/stage.yaml", "workflow.yaml", "pre-commit-config.yaml", "promotion.yaml")
+    assert shown == {(EXAMPLE / name).read_text() for name in names}
+    done = lint(*sorted(EXAMPLE.glob("*.yaml")), "--strict", "--fail-on", "warning")
+    assert (done.exit_code, done.stdout) == (0, "")
+
+
+def test_the_commands_of_the_guides_files() -> None:
+    """What CI and pre-commit are to run is a command line that there is."""
+    workflow = yaml.safe_load((EXAMPLE / "workflow.yaml").read_text())
+    (hook,) = yaml.safe_load((EXAMPLE / "pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    for command in (workflow["jobs"]["lint"]["steps"][-1]["run"], hook["entry"]):
+        program, *arguments, folder = command.split()
+        assert (program, folder) == ("kargo-py", "kargo/")
+        assert CliRunner().invoke(app, [*arguments, str(EXAMPLE / "stage.yaml")]).exit_code == 0

@@ -225,7 +225,7 @@ class TestFaults:
             [f"{tmp_path}/stage.yaml:31:15", "error", f"{template}.steps[2].if"],
             [f"{tmp_path}/task.yaml:14:19", "error", "spec.steps[1].config.apps[0].name"],
         ]
-        assert done.stderr.splitlines()[-1].startswith("3 problems in what is rendered")
+        assert done.stderr.splitlines()[-1].endswith("which stand above: 3")
         assert step(done, "deploy::names")["config"] == {"name": "shop-prod"}
 
     def test_configurations(self, render: Render) -> None:
