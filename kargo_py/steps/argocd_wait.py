@@ -39,13 +39,14 @@ from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.argocd_admission import LastingError
 from kargo_py.deployers.argocd_records import Watched
 from kargo_py.deployers.base import Record, TargetState, footprint
+from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.errors import Conflict, KubeError, NotFound
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION, AppChoice, Config, read_as
 from kargo_py.steps.creation import not_there, staying, time_left, until_created
-from kargo_py.steps.passes import LATE_PASS, Pass, look_last
+from kargo_py.steps.passes import BETWEEN_ATTEMPTS, LATE_PASS, Pass, look_last
 from kargo_py.steps.step import Services, Step, Work
 
 NAMED_TWICE = message(
@@ -319,7 +320,7 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
                 said = NOT_THERE_IN_TIME(time=context.time, message=looks.said)
                 return _finished(looks, StepStatus.FAILED, said)
         if not looks.undecided:
-            return _decided(looks)
+            return _decided(looks, context.errors)
         again = [left, *(each.judgement.look_after for each in looks.waits)]
         return Waiting(
             looks.said,
@@ -497,7 +498,7 @@ def wanted_of(config: ArgoCDWaitConfig, record: Record, default_namespace: str) 
     return [frozenset(app.wait_for) for app in apps]
 
 
-def _decided(looks: _Looks) -> Finished | Erred:
+def _decided(looks: _Looks, errors: int) -> Finished | Erred:
     """The end of a step that has nothing to wait for any more; where it came out badly another try may help."""
     bad = looks.of(Standing.FAILED, Standing.BROKEN)
     if not bad:
@@ -505,7 +506,8 @@ def _decided(looks: _Looks) -> Finished | Erred:
     failed = bool(looks.of(Standing.FAILED))
     status = StepStatus.FAILED if failed else StepStatus.ERRORED
     ended = _finished(looks, status, first_few([each.judgement.message for each in bad]))
-    return Erred(ended.message, failed=failed, output=ended.output, records=ended.records)
+    pause = pause_before(errors + 1, BETWEEN_ATTEMPTS)
+    return Erred(ended.message, failed=failed, retry_after=pause, output=ended.output, records=ended.records)
 
 
 def _finished(looks: _Looks, status: StepStatus, said: str) -> Finished:

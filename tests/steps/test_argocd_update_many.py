@@ -25,7 +25,7 @@ from kargo_py.kube.resources import Resource
 from kargo_py.steps import argocd_update_targets
 from kargo_py.steps.argocd_update import ArgoCDUpdate
 from kargo_py.steps.argocd_update_records import LEAST_EXTENT, bounded, extent
-from kargo_py.steps.base import ROOM, Finished, Intend, StepContext
+from kargo_py.steps.base import ROOM, Erred, Finished, Intend, StepContext
 from tests.kube.fakes import ScriptedClient
 
 pytestmark = pytest.mark.looptime
