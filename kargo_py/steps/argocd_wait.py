@@ -21,6 +21,7 @@ from kargo_py.api.promotion import StepStatus
 from kargo_py.api.stamp import StampError
 from kargo_py.api.types import JsonObject, Time
 from kargo_py.argocd.application import Application, describe
+from kargo_py.argocd.operation import IS_GONE
 from kargo_py.argocd.targets import Choice, resolve
 from kargo_py.argocd.waiting import (
     Asked,
@@ -238,7 +239,7 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
         pass_ = Pass(max(left, LATE_PASS) if left is not None else None)
         try:
             async with pass_.limit():
-                outcome = await self._begin(context, config)
+                outcome = await (self._begin_anew(context) if context.records else self._begin(context, config))
         except TimeoutError:
             return Finished(StepStatus.ERRORED, NOT_FOUND_IN_TIME(time=context.time, why=SERVER_IS_SILENT()))
         except KubeError as error:
@@ -262,18 +263,35 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
         try:
             if missing:
                 return until_created(missing, context)
-            stamp = str(context.stamp(1 + max((record.attempt for record in context.records), default=0)))
+            stamp = str(context.stamp(1))
         except (StampError, LastingError) as error:
             return Finished(StepStatus.ERRORED, str(error))
         apps = {app.key: app for each in found for app in each}
         if skipped := [app for app in apps.values() if app.metadata.annotations.skip_reconcile == "true"]:
             return Erred(first_few([IS_SKIPPED(app=app) for app in skipped]))
-        records = [
-            _record(apps[key], context, stamp, entries, _since(context)) for key, entries in resolution.targets.items()
-        ]
+        # Its time begins when all are there.
+        since = str(Time.of(context.now)) if context.now - context.started_at > _PROMPT else None
+        records = [_record(apps[key], context, stamp, entries, since) for key, entries in resolution.targets.items()]
         needed, room = footprint(records) + _LATER * len(records), max(context.room, _ENOUGH)
         if needed > room:
             return Finished(StepStatus.ERRORED, TOO_MANY_TO_WAIT_FOR(count=len(records), needed=needed, room=room))
+        return Intend(records)
+
+    async def _begin_anew(self, context: StepContext) -> StepOutcome:
+        """Wait once more for the same Applications, from how they are now."""
+        apps = {old.key: await self._argocd.applications.read_live(old.key) for old in context.records}
+        if gone := [key for key, app in apps.items() if app is None]:
+            return Erred(first_few([IS_GONE(app=describe(key)) for key in gone]))
+        attempt = 1 + max(record.attempt for record in context.records)
+        try:
+            stamp = str(context.stamp(attempt))
+        except StampError as error:
+            return Finished(StepStatus.ERRORED, str(error))
+        records = [
+            msgspec.structs.replace(_record(app, context, stamp, old.entries, old.free_since), attempt=attempt)
+            for old in context.records
+            if (app := apps[old.key]) is not None
+        ]
         for old in context.records:
             # It started nothing, so nothing of it has to stay on record.
             self._argocd.forget(old.key, old.stamp)
@@ -461,13 +479,6 @@ def _time_to_begin(context: StepContext, config: ArgoCDWaitConfig) -> float | No
     return (context.timeout + patience - (context.now - context.started_at)).total_seconds()
 
 
-def _since(context: StepContext) -> str | None:
-    """Since when its time counts, if not from when it began: when all were there for the first time."""
-    if context.records:
-        return next((record.free_since for record in context.records), None)
-    return str(Time.of(context.now)) if context.now - context.started_at > _PROMPT else None
-
-
 def _record(app: Application, context: StepContext, stamp: str, entries: Sequence[int], since: str | None) -> Record:
     return Record(
         kind=USES,
@@ -475,7 +486,7 @@ def _record(app: Application, context: StepContext, stamp: str, entries: Sequenc
         name=app.metadata.name,
         uid=app.metadata.uid,
         step=context.alias,
-        attempt=max((old.attempt for old in context.records), default=0) + 1,
+        attempt=1,
         stamp=stamp,
         resource_version=app.metadata.resource_version,
         seen_state=completed_operation(app),
