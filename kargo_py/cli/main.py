@@ -164,6 +164,31 @@ def run(
             help="Where Kargo's user interface is, for ctx.uiBaseUrl [none].",
         ),
     ] = "",
+    work_dir: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR",
+            envvar="KARGO_PY_WORK_DIR",
+            help="Where the working directories of Promotions are made [the machine's temporary directory].",
+        ),
+    ] = "",
+    step_limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=N",
+            envvar="KARGO_PY_STEP_LIMITS",
+            help="How many steps whose work is of KIND (network, process, files) run at once "
+            "[network=64 process=4 files=8]. May be repeated; in the variable separated by spaces.",
+        ),
+    ] = None,
+    longest_call: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            envvar="KARGO_PY_LONGEST_CALL",
+            help="How long one call of a step without a time-out may take.",
+        ),
+    ] = "1h",
     log_format: Annotated[
         str,
         typer.Option(
@@ -176,6 +201,7 @@ def run(
 ) -> None:
     """Run the controllers in the foreground until SIGTERM or SIGINT."""
     from kargo_py.cli import options as checks
+    from kargo_py.cli.limits import step_limits
     from kargo_py.cli.logs import configure_logs
 
     try:
@@ -188,6 +214,8 @@ def run(
         metrics_address = checks.bind_address("--metrics-bind-address", metrics_bind_address)
         health_address = checks.bind_address("--health-bind-address", health_bind_address)
         patience = checks.abort_timeout(abort_timeout)
+        limits = step_limits(step_limit or ())
+        longest = checks.longest_call(longest_call)
     except ValueError as error:
         fail(str(error), code=USAGE_ERROR)
     if argocd_kubeconfig and not Path(argocd_kubeconfig).expanduser().exists():
@@ -197,6 +225,7 @@ def run(
     from kargo_py.cli.serve import serve
     from kargo_py.controllers.running import Options
     from kargo_py.controllers.world import Responsibility
+    from kargo_py.engine.execution import BLOCKED_AFTER, Patience
 
     options = Options(
         kubeconfig=kubeconfig,
@@ -211,6 +240,10 @@ def run(
         operation_events=operation_events,
         shared_resources_namespace=shared_resources_namespace,
         ui_base_url=ui_base_url,
+        work_dir=work_dir,
+        step_limits=limits,
+        patience=Patience(longest=longest, blocked=BLOCKED_AFTER),
+        interrupts=True,
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )
     if (why := serve(options)) is not None:

@@ -37,7 +37,11 @@ ABORT_TIMEOUT_MALFORMED = message(
     do="Correct `--abort-timeout` or `KARGO_PY_ABORT_TIMEOUT`; `0s` waits for nothing.",
     shown=Shown.COMMAND_LINE,
 )
-
+LONGEST_CALL_MALFORMED = message(
+    "--longest-call {text!r}: must be a duration like 1h, 10m or 45s, and longer than 0s",
+    do="Correct `--longest-call` or `KARGO_PY_LONGEST_CALL`.",
+    shown=Shown.COMMAND_LINE,
+)
 WAIT_TIMEOUT_MALFORMED = message(
     "--timeout {text!r}: must be a duration like 90s, 10m or 1h30m, or 0s for no end",
     do="Correct `--timeout`.",
@@ -92,6 +96,14 @@ def abort_timeout(text: str) -> timedelta:
     if duration is None:
         raise ValueError(ABORT_TIMEOUT_MALFORMED(text=text))
     return duration
+
+
+def longest_call(text: str) -> float:
+    """Seconds that one call of a step may take. Raises ValueError."""
+    duration = _duration(text)
+    if not duration:
+        raise ValueError(LONGEST_CALL_MALFORMED(text=text))
+    return duration.total_seconds()
 
 
 def wait_timeout(text: str) -> timedelta | None:

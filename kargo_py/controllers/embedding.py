@@ -49,7 +49,7 @@ from kargo_py.kube.clock import utc_now
 from kargo_py.kube.errors import ConfigError, KubeError
 from kargo_py.kube.rest import RestClient
 from kargo_py.steps.base import Watch
-from kargo_py.steps.step import Step
+from kargo_py.steps.step import Step, Work
 
 AnyClient: TypeAlias = Client | ApiClient
 """One of ours (:func:`kargo_py.kube.connection.connect`), or a kubernetes_asyncio ``ApiClient``."""
@@ -89,6 +89,8 @@ class Settings(TypedDict, total=False):
     operation_events: bool
     shared_resources_namespace: str
     ui_base_url: str
+    work_dir: str
+    step_limits: Mapping[Work, int]
     now: Callable[[], datetime]
 
 
@@ -136,6 +138,8 @@ class Shared(_Entered):
         operation_events: tell in Events what becomes of the operations that Promotions start.
         shared_resources_namespace: where expressions read shared ConfigMaps and Secrets; "": nowhere.
         ui_base_url: where Kargo's user interface is, which expressions have as ``ctx.uiBaseUrl``.
+        work_dir: where the working directories of Promotions are made; "": where the machine keeps what is passing.
+        step_limits: how many calls of steps run at once, for each kind of work, where that is not the default.
         now: the wall clock, of which only what people read is taken.
     """
 
@@ -156,6 +160,8 @@ class Shared(_Entered):
         operation_events: bool = False,
         shared_resources_namespace: str = "",
         ui_base_url: str = "",
+        work_dir: str = "",
+        step_limits: Mapping[Work, int] | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__()
@@ -176,6 +182,8 @@ class Shared(_Entered):
             operation_events=operation_events,
             shared_resources_namespace=shared_resources_namespace,
             ui_base_url=ui_base_url,
+            work_dir=work_dir,
+            step_limits=dict(step_limits or {}),
             responsibility=responsibility,
         )
         self._assembly: Assembly | None = None

@@ -47,6 +47,7 @@ from kargo_py.kube.controller import Controller, Result
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import ROOM
+from kargo_py.steps.step import WorkDirUse
 
 UNKNOWN_PHASE = message(
     "status.phase {phase!r} is not known",
@@ -117,7 +118,7 @@ class PromotionReconciler:
         """The loop, with everything that wakes a Promotion."""
         world = self._world
         controller = (
-            Controller("promotion", self.reconcile, closing=world.executor.aclose)
+            Controller("promotion", self.reconcile)
             .watches(world.stages, acknowledged(), acknowledged_promotion)
             .watches(world.stages, stage_readable(), self._queued)
             .watches(world.promotions, own_news(), itself)
@@ -248,13 +249,21 @@ class PromotionReconciler:
         self._world.stats.waits(key, None)
 
     async def _drop(self, run: Run | None) -> None:
-        if run is not None and run.call is not None:
+        if run is None:
+            return
+        if run.call is not None:
             await self._world.executor.cancel(run.call)
+        if run.uses_work_dir:
+            await self._world.executor.work_dirs.remove(run.uid)
 
     async def _turn(self, raw: JsonObject, promotion: Promotion) -> Turn:
         """A pass over *promotion*; what is kept of another one of its name is dropped."""
         await self._drop(self._runs.pop(Key(promotion.namespace, promotion.name), promotion.metadata.uid))
-        return Turn(raw, promotion, promotion, self._runs.of(promotion))
+        run = self._runs.of(promotion)
+        if run.uses_work_dir is None:
+            kinds = [self._world.steps.get(step.uses or "") for step in promotion.spec.steps or ()]
+            run.uses_work_dir = any(k is not None and k.work_dir_use is not WorkDirUse.NONE for k in kinds)
+        return Turn(raw, promotion, promotion, run)
 
     async def _left(self, turn: Turn, result: Result | None) -> Result | None:
         """A pass is over, with *result*; nothing is kept of what has ended."""

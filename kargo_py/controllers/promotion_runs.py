@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from kargo_py.api.promotion import Promotion
@@ -37,13 +38,23 @@ class StepRun:
 
 @dataclass(slots=True)
 class Run:
-    """A Promotion. ``unwritten_since``: since when news of its wait wait to be written. ``give_up_at``: of an abort."""
+    """A Promotion. ``unwritten_since``: since when news of its wait wait to be written. ``give_up_at``: of an abort.
+
+    ``work_dir``: its working directory, once all is in it that its steps have put there; ``filling`` is the step that
+    is run again for that, ``filled`` are those that were. ``uses_work_dir``: whether it may have one.
+    ``knows_secrets``: those of the steps before were read, so that they can be masked.
+    """
 
     uid: str
     secrets: Secrets = field(default_factory=Secrets)
     unwritten_since: float | None = None
     give_up_at: float | None = None
     step: StepRun | None = None
+    work_dir: Path | None = None
+    filling: str = ""
+    filled: set[str] = field(default_factory=set)
+    uses_work_dir: bool | None = None
+    knows_secrets: bool | None = None
 
     def at(self, alias: str) -> StepRun:
         """The step *alias*, which the Promotion is at."""
@@ -54,7 +65,7 @@ class Run:
     @property
     def call(self) -> Hashable | None:
         """What names the call of the step that may be under way."""
-        return (self.uid, self.step.alias) if self.step is not None else None
+        return (self.uid, self.step.alias, self.filling) if self.step is not None else None
 
 
 class Runs:

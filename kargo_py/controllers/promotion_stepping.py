@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from kargo_py.api.abort import ANNOTATION_ABORT, AbortError, read_abort
@@ -20,6 +21,7 @@ from kargo_py.api.names import ANNOTATION_CREATE_ACTOR, Actor
 from kargo_py.api.promotion import Promotion, PromotionPhase, StepStatus
 from kargo_py.controllers.events import step_warning_event
 from kargo_py.controllers.lookups import LookupReader, LookupRefused
+from kargo_py.controllers.promotion_filling import Filling, outcome_of_answer
 from kargo_py.controllers.promotion_runs import StepRun, Turn
 from kargo_py.controllers.promotion_waiting import gather_time, is_urgent, status_of_wait
 from kargo_py.controllers.promotion_writing import Writer
@@ -32,10 +34,11 @@ from kargo_py.engine.evaluation import (
     condition,
     configuration_for,
     has_expressions,
+    may_use_secrets,
     position_of,
     program_of,
 )
-from kargo_py.engine.execution import Answer, Raised, TimedOut
+from kargo_py.engine.execution import TimedOut
 from kargo_py.engine.machine import CurrentStep, current_step, fail, with_refresh
 from kargo_py.engine.masking import recordable
 from kargo_py.engine.outputs import output_of
@@ -45,20 +48,19 @@ from kargo_py.engine.stepping import (
     STEP_TIMED_OUT,
     Then,
     advance,
-    errors_of,
     hold_step,
     refuse_step,
     skip_step,
     start_step,
 )
-from kargo_py.expressions.lookups import TooManyLookups, resolved
+from kargo_py.expressions.lookups import Lookups, TooManyLookups, resolved
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Result
 from kargo_py.kube.errors import KubeError
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import ROOM, Erred, Finished, Intend, StepContext, StepOutcome, Waiting
-from kargo_py.steps.step import Effect, Step
+from kargo_py.steps.step import Effect, Step, WorkDirUse
 
 NO_STEP_RUNS = message(
     "status.currentStep and status.stepExecutionMetadata do not say which step is running; they were written by "
@@ -98,11 +100,14 @@ class Stepping:
         self._writer = writer
         self._teller = teller
         self._enqueue = enqueue
+        self._filling = Filling(world, self._context_again, enqueue)
         self._reader = LookupReader(world.client, world.shared_resources_namespace)
 
     async def go_on(self, turn: Turn) -> Result | None:
         """Step after step, until one waits or all are through. Raises DeletedError, RecordError and KubeError."""
         intents = 0
+        if turn.run.knows_secrets is None:
+            await self._learn_secrets(turn)
         while not turn.promotion.finished:
             current = current_step(turn.promotion)
             if current is None:
@@ -120,6 +125,22 @@ class Stepping:
         await self._writer.end(turn.raw, turn.promotion)
         return None
 
+    async def _learn_secrets(self, turn: Turn) -> None:
+        """Read the Secrets that the steps of a process before this one have used: what they know may be put out yet."""
+        promotion = turn.promotion
+        for index, metadata in enumerate(promotion.status.step_execution_metadata):
+            step = (promotion.spec.steps or ())[index]
+            kind = self._world.steps.get(step.uses or "")
+            if kind is None or metadata.started_at is None or not may_use_secrets(step, promotion.spec.vars):
+                continue
+            evaluate, at = partial(configuration_for, type(kind)), CurrentStep(index, metadata.alias, step)
+            try:
+                await self._evaluated(turn, at, evaluate, Lookups(turn.run.secrets))
+            except (EvaluationError, LookupRefused):
+                # It has been read once, and somebody has changed that since: what is read there now is no secret of it.
+                continue
+        turn.run.knows_secrets = True
+
     # -- entering -------------------------------------------------------------------------------------------------
 
     async def _enter(self, turn: Turn, current: CurrentStep) -> Result | None:
@@ -127,7 +148,7 @@ class Stepping:
         world, uses = self._world, current.step.uses
         run, now = turn.run.at(current.alias), world.now()
         try:
-            wanted = not current.step.if_ or await self._evaluated(turn, current, condition)
+            wanted = not current.step.if_ or await self._evaluated(turn, current, condition, run.lookups)
         except (EvaluationError, LookupRefused) as error:
             turn.promotion = refuse_step(turn.promotion, current, turn.run.secrets.mask(str(error)), now)
             return None
@@ -158,11 +179,13 @@ class Stepping:
         await self._writer.record(turn)
         return Result(requeue_after=pause_after(run.errs, asked_of(error)))
 
-    async def _evaluated(self, turn: Turn, current: CurrentStep, evaluate: Callable[..., T]) -> T:
-        """What *evaluate* makes of the step, with all that its expressions look up read."""
-        project = turn.promotion.namespace
-        program, position = self._program(turn.promotion), position_of(turn.promotion, current.index)
-        lookups, now = turn.run.at(current.alias).lookups, self._world.now()
+    async def _evaluated(self, turn: Turn, step: CurrentStep, evaluate: Callable[..., T], lookups: Lookups) -> T:
+        """What *evaluate* makes of the step, with all that its expressions look up read into *lookups*.
+
+        Raises EvaluationError, LookupRefused and KubeError.
+        """
+        project, now = turn.promotion.namespace, self._world.now()
+        program, position = self._program(turn.promotion), position_of(turn.promotion, step.index)
         try:
             return await resolved(
                 lambda: evaluate(program, position, lookups, now), lookups, partial(self._reader.read, project)
@@ -203,9 +226,15 @@ class Stepping:
         is_fresh = with_refresh(turn.promotion) is not turn.promotion
         if (pause := run.again_at - _loop_time()) > 0 and (left is None or left > 0) and not is_fresh:
             return _again(pause, left), False
-        faulty = await self._prepare(turn, current, kind)
+        faulty, work_dir = await self._prepare(turn, current, kind), None
+        if faulty is None and kind.work_dir_use is not WorkDirUse.NONE:
+            found = await self._filling.work_dir(turn, current)
+            if found is None:
+                return await self._under_way(turn, current, limit), False
+            work_dir, faulty = (found, None) if isinstance(found, Path) else (None, found)
         if faulty is None:
-            context = dataclasses.replace(context, config=run.config, spare=self._spare(turn, context))
+            spare = self._spare(turn, context)
+            context = dataclasses.replace(context, config=run.config, spare=spare, work_dir=work_dir)
             done = partial(self._enqueue, turn.key)
             answer = await world.executor.call(turn.run.call, kind, context, time_left=limit, done=done)
             if answer is None:
@@ -213,7 +242,7 @@ class Stepping:
             if isinstance(answer, TimedOut):
                 outcome = await self._timed_out(turn, context, kind)
                 return await self._after(turn, current, outcome, rules, timed_out=True), False
-            outcome = _outcome(answer)
+            outcome = outcome_of_answer(answer)
         else:
             outcome = faulty
         result = await self._after(turn, current, outcome, rules, left=left, limit=limit)
@@ -223,8 +252,9 @@ class Stepping:
         """Evaluate the configuration, and write what must be on record before the call; an outcome if there is none."""
         run, config = turn.run.at(current.alias), current.step.config
         if not run.is_evaluated and has_expressions(config):
+            evaluate = partial(configuration_for, type(kind))
             try:
-                run.config = await self._evaluated(turn, current, partial(configuration_for, type(kind)))
+                run.config = await self._evaluated(turn, current, evaluate, run.lookups)
             except EvaluationError as error:
                 return Finished(StepStatus.ERRORED, str(error))
             except LookupRefused as error:
@@ -244,7 +274,7 @@ class Stepping:
     def context(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepContext:
         """What the current step is called with, but for its configuration as it is evaluated."""
         promotion, now = turn.promotion, self._world.now()
-        metadata = promotion.status.step_execution_metadata[-1]
+        metadata = promotion.status.step_execution_metadata[current.index]
         context = StepContext(
             instance=self._world.instance,
             project=promotion.namespace,
@@ -263,11 +293,19 @@ class Stepping:
             awaited=awaited_of(promotion.status, current.alias),
             output=output_of(promotion.status, current.alias),
             called_off=partial(self._called_off, promotion),
-            errors=errors_of(promotion),
+            errors=metadata.error_count,
             freight=promotion.status.freight,
             collection=promotion.status.freight_collection,
+            mask=turn.run.secrets.mask,
         )
         return dataclasses.replace(context, spare=self._spare(turn, context))
+
+    async def _context_again(self, turn: Turn, step: CurrentStep, kind: Step[Any]) -> StepContext:
+        """What a *step* that has ended is called with once more; raises as :meth:`_evaluated`."""
+        lookups = Lookups(turn.run.secrets)
+        config = await self._evaluated(turn, step, partial(configuration_for, type(kind)), lookups)
+        context = self.context(turn, step, kind)
+        return dataclasses.replace(context, config=config, started_at=context.now, records=(), awaited=(), errors=0)
 
     def _spare(self, turn: Turn, context: StepContext) -> Callable[[], int]:
         raw, records = turn.raw, context.records
@@ -312,7 +350,7 @@ class Stepping:
         last = turn.promotion.status.step_execution_metadata[-1].message or run.said
         text = STEP_TIMED_OUT(alias=context.alias, time=context.time) + (f": {last}" if last else "")
         context = dataclasses.replace(context, config=run.config if run.is_evaluated else context.config)
-        outcome = _outcome(await self._world.executor.time_out(kind, context, text))
+        outcome = outcome_of_answer(await self._world.executor.time_out(kind, context, text))
         if isinstance(outcome, Erred):
             text = f"{text}; {outcome.message}"
         elif not isinstance(outcome, Waiting) or -(self._time_left(context, run, kind) or 0.0) < self._patience:
@@ -366,7 +404,7 @@ class Stepping:
                 return _again(pause, left if left is not None and left > 0 else None)
             case Then.NEXT:
                 turn.taken_over = False
-                turn.run.step = None
+                turn.run.step, turn.run.filling = None, ""
                 turn.owes = turn.owes or run.effect is Effect.ONCE
         return None
 
@@ -421,13 +459,6 @@ class Stepping:
         turn.promotion = promotion.replace(status=status or promotion.status)
         await self._writer.record(turn)
         return _after_wait(outcome, again, limit)
-
-
-def _outcome(answer: Answer) -> StepOutcome:
-    """What the answer of the executor means for the step."""
-    if isinstance(answer, Raised):
-        return outcome_of(answer.error)
-    return outcome_of(TimeoutError()) if isinstance(answer, TimedOut) else answer
 
 
 def _effect(kind: Step[Any], config: Any) -> Effect:

@@ -23,6 +23,8 @@ from kargo_py.controllers.vitals import Tasks, alive, ready as ready_parts, repo
 from kargo_py.controllers.world import COMPONENT, NAMESPACES, Responsibility, World
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import HealthChecker
+from kargo_py.engine.execution import BLOCKED_AFTER, Executor, Patience
+from kargo_py.engine.work_dirs import WorkDirs, root_of
 from kargo_py.kube.background import background
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
@@ -38,7 +40,7 @@ from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE
 from kargo_py.steps.base import Watch
 from kargo_py.steps.registry import BUILT_IN, KindError, Kinds, installed_kinds, made
-from kargo_py.steps.step import Services, Step
+from kargo_py.steps.step import Services, Step, Work
 
 INSTANCE_UNSEEN = message(
     "{error}; the uid of that namespace names this control plane: allow get on it, or set --instance-id",
@@ -77,6 +79,10 @@ class Options:
     or a time-out stops is waited for. ``created_events`` and ``operation_events``: tell also that Promotions were
     created, and what becomes of the operations they start. ``shared_resources_namespace``: where expressions read
     shared ConfigMaps and Secrets; ``ui_base_url``: where Kargo's user interface is, for ``ctx.uiBaseUrl``; "" for none.
+    ``work_dir`` is where the working directories of Promotions
+    are made, "" for the machine's place for what is passing. ``step_limits``: how many calls of steps run at once, for
+    each kind of work, where that is not the default. ``patience``: how long they may take. ``interrupts``: what blocks
+    the event loop is interrupted, by a signal, instead of only being logged.
     """
 
     kubeconfig: str | None = None
@@ -91,6 +97,10 @@ class Options:
     operation_events: bool = False
     shared_resources_namespace: str = ""
     ui_base_url: str = ""
+    work_dir: str = ""
+    step_limits: Mapping[Work, int] = field(default_factory=dict)
+    patience: Patience = field(default_factory=lambda: Patience(blocked=BLOCKED_AFTER))
+    interrupts: bool = False
     responsibility: Responsibility = field(default_factory=Responsibility)
 
 
@@ -197,6 +207,12 @@ def assemble(
         shared_resources_namespace=options.shared_resources_namespace,
         ui_base_url=options.ui_base_url,
         watches=parts.watches,
+        executor=Executor(
+            options.step_limits,
+            options.patience,
+            work_dirs=WorkDirs(root_of(instance, options.work_dir)),
+            interrupts=options.interrupts,
+        ),
     )
     caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]
     caches += [watch.cache for watch in parts.watches if watch.cache not in caches]
@@ -223,7 +239,11 @@ async def supplied(assembly: Assembly) -> AsyncIterator[None]:
                     await cache.wait_synced(fail_fast=True)
                 except KubeError as error:
                     raise StartError(_why(error, cache.resource)) from error
-            yield
+            await assembly.world.sweep_work_dirs()
+            try:
+                yield
+            finally:
+                await assembly.world.executor.aclose()
 
 
 @asynccontextmanager

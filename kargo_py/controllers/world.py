@@ -38,6 +38,7 @@ from kargo_py.kube.writes import contains, guarded_patch, merge_diff, uninterrup
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT
 from kargo_py.steps.base import Watch
+from kargo_py.steps.objects import FREIGHTS as FREIGHTS, STAGES as STAGES  # noqa: PLC0414 - given on with the others
 from kargo_py.steps.step import Step
 
 OBJECT_UNREADABLE = message(
@@ -58,8 +59,6 @@ NOT_READ = message(
 )
 
 PROMOTIONS = Resource(GROUP, VERSION, "promotions", "Promotion")
-STAGES = Resource(GROUP, VERSION, "stages", "Stage")
-FREIGHTS = Resource(GROUP, VERSION, "freights", "Freight")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 COMPONENT = "kargo-py"
@@ -284,6 +283,7 @@ class World:
     time-out stops is waited for. ``watches`` are those of steps other than Argo CD's. ``created_events``: tell that
     Promotions were created; ``operation_events``: tell what becomes of the operations they start. Expressions read
     shared resources in ``shared_resources_namespace``, and have ``ui_base_url`` as ``ctx.uiBaseUrl``; "" for none.
+    ``executor`` makes the calls of steps.
     """
 
     instance: str
@@ -301,7 +301,7 @@ class World:
     operation_events: bool = False
     shared_resources_namespace: str = ""
     ui_base_url: str = ""
-    executor: Executor = field(default_factory=Executor)
+    executor: Executor = field(kw_only=True)
     stats: PromotionStats = field(init=False)
     unreadable_applications: int = field(default=0, init=False)
     events_not_told: int = field(default=0, init=False)
@@ -375,6 +375,11 @@ class World:
             FREIGHTS.kind: self.freight_models.unreadable,
             APPLICATIONS.kind: self.unreadable_applications,
         }
+
+    async def sweep_work_dirs(self) -> None:
+        """Remove the working directories of Promotions that have ended or are gone; the cache must be filled."""
+        under_way = {JSON.meta(each).uid for each in self.promotions.values() if phase_of(each) not in _TERMINAL}
+        await self.executor.work_dirs.sweep(under_way.__contains__)
 
     def is_ours(self, stage: JsonObject) -> bool:
         """Whether this controller acts on *stage*, JSON that may be of any form."""

@@ -24,9 +24,9 @@ from kargo_py.messages import Shown, message
 
 LOOP_BLOCKED = message(
     "event loop blocked",
-    do="For `seconds` nothing else was done, since what `where` names, of step `step` where that is known, does not "
-    "give way. In `kargo-py run` a step is interrupted, its Promotion says so, and all else goes on. Anywhere else it "
-    "has to be mended by its author: such work belongs into a thread.",
+    do="For `seconds` nothing else was done, since what `where` names, in the task `task`, does not give way. In "
+    "`kargo-py run` a step is interrupted, its Promotion says so, and all else goes on. Anywhere else it has to be "
+    "mended by its author: such work belongs into a thread.",
     shown=Shown.LOG,
 )
 

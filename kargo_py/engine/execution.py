@@ -22,6 +22,7 @@ from kargo_py.api.promotion import StepStatus
 from kargo_py.api.types import Duration
 from kargo_py.engine.blocking import Blocking, Watchdog, running_step
 from kargo_py.engine.guarding import checked, leaves
+from kargo_py.engine.work_dirs import WorkDirs
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import Erred, Finished, StepContext, StepOutcome
 from kargo_py.steps.step import Step, Work
@@ -79,6 +80,10 @@ LIMITS: Final[Mapping[Work, int]] = {Work.NETWORK: 64, Work.PROCESS: 4, Work.FIL
 """How many calls run at once, for each kind of work; those that only ask API servers are not limited here."""
 
 
+BLOCKED_AFTER: Final = 30.0
+"""Seconds for which a step may keep the event loop, in a controller that watches over that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long calls of steps may take, in seconds.
@@ -110,12 +115,14 @@ class Executor:
         limits: Mapping[Work, int] = LIMITS,
         patience: Patience = Patience(),
         *,
+        work_dirs: WorkDirs,
         interrupts: bool = False,
     ) -> None:
         """*interrupts*: a step that blocks the event loop is interrupted, by a signal in the main thread.
 
         Else that is only logged: in a program of somebody else signals are not ours.
         """
+        self.work_dirs = work_dirs
         self._limits = {**LIMITS, **limits}
         self._slots = {work: asyncio.Semaphore(count) for work, count in self._limits.items()}
         self._patience = patience

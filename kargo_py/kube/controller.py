@@ -93,7 +93,6 @@ class Controller(Generic[K]):
         concurrency: how many keys may be worked on at once.
         grace: seconds that reconciles in progress get to end by themselves when the controller is stopped.
         back_off: how long a key that failed waits.
-        closing: called when the controller was stopped and all reconciles have ended.
     """
 
     def __init__(
@@ -104,13 +103,11 @@ class Controller(Generic[K]):
         concurrency: int = 64,
         grace: float = 20.0,
         back_off: wait_base = DEFAULT_BACK_OFF,
-        closing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.name = name
         self._reconcile = reconcile
         self._slots = asyncio.Semaphore(concurrency)
         self._grace = grace
-        self._closing = closing
         self._caches: list[Cache[Any]] = []
         self._conflicts: dict[K, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -208,13 +205,6 @@ class Controller(Generic[K]):
         self._slots.release()
 
     async def _let_end(self) -> None:
-        try:
-            await self._await_tasks()
-        finally:
-            if self._closing is not None:
-                await self._closing()
-
-    async def _await_tasks(self) -> None:
         if not self._tasks:
             return
         _log.info("waiting for reconciles to end", controller=self.name, count=len(self._tasks))

@@ -180,7 +180,7 @@ def _what(fault: ErrorDetails) -> str:
             return IS_REQUIRED()
         case "extra_forbidden":
             return NO_SUCH_FIELD()
-        case "model_type":
+        case "model_type" | "dict_type" | "mapping_type":
             return NOT_AN_OBJECT()
         case "is_instance_of" | "sequence_str":
             return NOT_A_LIST()

@@ -24,6 +24,7 @@ from kargo_py.kube.errors import Unreachable
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key
 from kargo_py.kube.rest import Stats
+from tests.engine.calling import executor
 from tests.kube.fakes import ScriptedClient
 
 DOCUMENTED = Path(__file__).parents[2] / "docs/reference/metrics.md"
@@ -33,7 +34,9 @@ def assembly() -> Assembly:
     client = ScriptedClient()
     recorder = EventRecorder(client, "kargo-py", "me")
     argocd = ArgoCD(client)
-    world = World(instance="me", client=client, argocd=argocd, recorder=recorder, steps={}, checkers={})
+    world = World(
+        instance="me", client=client, argocd=argocd, recorder=recorder, steps={}, checkers={}, executor=executor()
+    )
 
     async def nothing(_key: str) -> None:
         """Reconcile nothing."""

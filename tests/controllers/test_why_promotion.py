@@ -315,17 +315,11 @@ PENDING = [
     pytest.param({"raw": promotion(steps=None), "on": stage()}, ["it has no steps"], [], id="no steps"),
     pytest.param(
         {"raw": promotion(steps=[{"uses": "git-clone"}]), "on": stage()},
-        ['the kind of step "git-clone" is none of those that kargo-py has by itself (argocd-update, argocd-wait)'],
+        ['the kind of step "git-clone" is none of those that kargo-py has by itself (argocd-update, argocd-wait, '],
         [],
         id="unknown step",
     ),
     pytest.param({"raw": promotion(steps=[{"as": "x"}]), "on": stage()}, ["the step has no uses"], [], id="task"),
-    pytest.param(
-        {"raw": promotion(steps=[{"uses": "argocd-update", "config": {"apps": ["${{ vars.app }}"]}}]), "on": stage()},
-        ["spec.steps[0].config.apps[0] uses an expression"],
-        [],
-        id="expression",
-    ),
     pytest.param(
         {"raw": with_metadata(promotion(), annotations={ANNOTATION_ABORT: "terminate"}), "on": stage()},
         ["it is to be aborted, as controller:kargo-py asked"],
@@ -502,6 +496,17 @@ RUNNING = [
         ["the recorded operations cannot be read back"],
         [],
         id="records damaged",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(
+                status={"phase": "Running", "freight": {"name": "f"}, "message": "no answer; step will be retried"}
+            ),
+            "on": stage("dev.1"),
+        },
+        ['step 1 of 1, "update", has not begun', "the controller says of it: no answer; step will be retried"],
+        [],
+        id="entered",
     ),
     pytest.param(
         {"raw": promotion(status={"phase": "Running"}), "on": stage("dev.1")},

@@ -30,6 +30,7 @@ from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Page
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key
+from tests.engine.calling import executor
 from tests.kube.fakes import ScriptedClient
 
 SHARD = "kargo.akuity.io/shard"
@@ -157,7 +158,15 @@ async def test_freight_is_read_as_it_comes(logged: list[Any]) -> None:
     """Freight that cannot be read is told at once, though nothing is reconciled because of it."""
     client = ScriptedClient()
     recorder = EventRecorder(client, "kargo-py", "me")
-    world = World(instance="me", client=client, argocd=ArgoCD(client), recorder=recorder, steps={}, checkers={})
+    world = World(
+        instance="me",
+        client=client,
+        argocd=ArgoCD(client),
+        recorder=recorder,
+        steps={},
+        checkers={},
+        executor=executor(),
+    )
     meta = {"name": "f", "namespace": "n", "uid": "u", "resourceVersion": "1"}
     world.freights.observe({"metadata": meta, "commits": 7})
 
@@ -169,7 +178,15 @@ async def test_a_restore_wakes_a_promotion() -> None:
     """One that had ended and runs again, by an etcd restore, is worked on, though only we write its status."""
     client = ScriptedClient()
     recorder = EventRecorder(client, "kargo-py", "me")
-    world = World(instance="me", client=client, argocd=ArgoCD(client), recorder=recorder, steps={}, checkers={})
+    world = World(
+        instance="me",
+        client=client,
+        argocd=ArgoCD(client),
+        recorder=recorder,
+        steps={},
+        checkers={},
+        executor=executor(),
+    )
     controller = PromotionReconciler(world).controller()
     stage: dict[str, Any] = {"spec": {}, "status": {"currentPromotion": {"name": "p"}}}
     promotion: dict[str, Any] = {"spec": {"stage": "dev"}}

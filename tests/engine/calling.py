@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from kargo_py.api.names import Actor
+from kargo_py.engine.execution import Executor
+from kargo_py.engine.work_dirs import WorkDirs
 from kargo_py.steps.base import StepContext, StepOutcome, StopOutcome
 from kargo_py.steps.config import Config
 from kargo_py.steps.step import Step, Work
@@ -41,6 +44,11 @@ class Told(Step[NoConfig]):
     async def time_out(self, context: StepContext, message: str) -> StepOutcome:
         answer: StepOutcome = await self._act(context)
         return answer
+
+
+def executor(**options: Any) -> Executor:
+    """One that makes no working directories, unless it is given a place for them."""
+    return Executor(**{"work_dirs": WorkDirs(Path("/nowhere")), **options})
 
 
 def context_of(alias: str = "one", **values: Any) -> StepContext:

@@ -13,7 +13,7 @@ from kargo_py.api.promotion import StepStatus
 from kargo_py.engine.execution import Answer, Executor, Patience, Raised, TimedOut
 from kargo_py.steps.base import Erred, Finished, StepContext
 from kargo_py.steps.step import Work
-from tests.engine.calling import Told, context_of
+from tests.engine.calling import Told, context_of, executor
 
 pytestmark = pytest.mark.looptime
 
@@ -23,8 +23,8 @@ BACKGROUND = (Work.NETWORK, Work.PROCESS, Work.FILES)
 
 
 @asynccontextmanager
-async def executor(limits: Mapping[Work, int] | None = None, **patience: float) -> AsyncIterator[Executor]:
-    made = Executor(limits or {}, Patience(**patience))
+async def opened(limits: Mapping[Work, int] | None = None, **patience: float) -> AsyncIterator[Executor]:
+    made = executor(limits=limits or {}, patience=Patience(**patience))
     try:
         yield made
     finally:
@@ -63,7 +63,7 @@ def takes(seconds: float, answer: object = DONE) -> Act:
 @pytest.mark.parametrize("work", Work)
 async def test_a_short_call(work: Work) -> None:
     """It is answered at once, and nobody is woken."""
-    async with executor() as made:
+    async with opened() as made:
         caller = Caller(made, takes(0.1), work)
         assert await caller.call() == DONE
         assert not caller.woken.is_set()
@@ -73,7 +73,7 @@ async def test_a_short_call(work: Work) -> None:
 async def test_a_long_call(work: Work) -> None:
     """It goes on in the background; who asks meanwhile is sent away, and the first after its end gets the answer."""
     began = asyncio.get_running_loop().time()
-    async with executor() as made:
+    async with opened() as made:
         caller = Caller(made, takes(50), work)
         assert await caller.call() is None
         assert asyncio.get_running_loop().time() - began == pytest.approx(0.2)
@@ -85,7 +85,7 @@ async def test_a_long_call(work: Work) -> None:
 
 async def test_a_call_that_asks_api_servers_only() -> None:
     """It is awaited."""
-    async with executor() as made:
+    async with opened() as made:
         assert await Caller(made, takes(50), Work.API).call() == DONE
 
 
@@ -101,7 +101,7 @@ async def test_never_two_at_once() -> None:
         running -= 1
         return DONE
 
-    async with executor() as made:
+    async with opened() as made:
         caller = Caller(made, act)
         await asyncio.gather(*(caller.call() for _ in range(5)))
         assert await caller.wait() == DONE
@@ -125,7 +125,7 @@ async def test_the_time_is_up(work: Work, limit: float) -> None:
             cancelled_at = asyncio.get_running_loop().time()
             raise
 
-    async with executor() as made:
+    async with opened() as made:
         began = asyncio.get_running_loop().time()
         assert await Caller(made, act, work).wait(time_left=limit) == TimedOut()
         assert asyncio.get_running_loop().time() - began == pytest.approx(max(limit, 0))
@@ -137,7 +137,7 @@ async def test_the_time_is_up(work: Work, limit: float) -> None:
 @pytest.mark.parametrize("work", Work)
 async def test_no_call_takes_for_ever(work: Work) -> None:
     """One without a time of its own has an hour, and the answer says what to do."""
-    async with executor() as made:
+    async with opened() as made:
         answer = await Caller(made, takes(10**9), work).wait()
         assert isinstance(answer, Erred)
         assert "longer than 1h0m0s" in answer.message
@@ -163,7 +163,7 @@ async def test_limits_hold_for_each_kind_of_work(work: Work) -> None:
 
         return run
 
-    async with executor({work: 2}) as made:
+    async with opened({work: 2}) as made:
         callers = [Caller(made, act(f"{n}"), work, f"{n}") for n in range(6)]
         waiting = [asyncio.ensure_future(caller.wait()) for caller in callers]
         await asyncio.sleep(1)
@@ -177,7 +177,7 @@ async def test_limits_hold_for_each_kind_of_work(work: Work) -> None:
 
 async def test_the_time_is_up_in_the_queue() -> None:
     """Waiting for others counts as time of the step, and what was never begun leaves nothing behind."""
-    async with executor({Work.NETWORK: 1}) as made:
+    async with opened({Work.NETWORK: 1}) as made:
         first, second = Caller(made, takes(100), key="1"), Caller(made, takes(1), key="2")
         assert await first.call() is None
         assert await second.wait(time_left=5) == TimedOut()
@@ -217,7 +217,7 @@ async def test_whatever_is_raised(raised: str, seconds: float, work: Work) -> No
         await asyncio.sleep(seconds)
         raise error
 
-    async with executor() as made:
+    async with opened() as made:
         answer = await Caller(made, act, work).wait()
         assert isinstance(answer, Raised)
         assert answer.error is error or isinstance(answer.error, asyncio.CancelledError)
@@ -226,7 +226,7 @@ async def test_whatever_is_raised(raised: str, seconds: float, work: Work) -> No
 @pytest.mark.parametrize("work", [Work.API, Work.NETWORK])
 async def test_nonsense(work: Work) -> None:
     """An answer that is none is explained; a coroutine that was forgotten to be awaited is closed."""
-    async with executor() as made:
+    async with opened() as made:
         for nonsense in (None, "done", takes(1)(context_of()), Finished(StepStatus.RUNNING)):
             answer = await Caller(made, takes(0, nonsense), work).wait()
             assert isinstance(answer, Finished)
@@ -247,7 +247,7 @@ async def test_cancelling(work: Work, after: float) -> None:
             await asyncio.sleep(2)
             tidied.set()
 
-    async with executor() as made:
+    async with opened() as made:
         caller = Caller(made, act, work)
         waiting = asyncio.ensure_future(caller.call())
         await asyncio.sleep(after)
@@ -260,7 +260,7 @@ async def test_cancelling(work: Work, after: float) -> None:
 
 async def test_cancelling_what_has_ended() -> None:
     """Its answer is not lost: what was done is to be recorded."""
-    async with executor() as made:
+    async with opened() as made:
         caller = Caller(made, takes(5))
         assert await caller.call() is None
         await caller.woken.wait()
@@ -280,7 +280,7 @@ async def test_ending_in_spite_of_being_cancelled() -> None:
 
         return run
 
-    async with executor() as made:
+    async with opened() as made:
         for answer, expected in ((DONE, DONE), (Erred("no"), None)):
             caller = Caller(made, act(answer))
             assert await caller.call() is None
@@ -300,7 +300,7 @@ async def test_not_ending_when_cancelled(logged: list[Any]) -> None:
                 continue
         return DONE
 
-    async with executor({Work.NETWORK: 1}) as made:
+    async with opened({Work.NETWORK: 1}) as made:
         began = asyncio.get_running_loop().time()
         caller = Caller(made, act)
         assert await caller.wait(time_left=5) == TimedOut()
@@ -331,7 +331,7 @@ async def test_a_cancelled_caller() -> None:
 
         return run
 
-    async with executor() as made:
+    async with opened() as made:
         in_line = asyncio.ensure_future(Caller(made, act("in line"), Work.API).call())
         caller = Caller(made, act("in the background"))
         waiting = asyncio.ensure_future(caller.call())
@@ -347,7 +347,7 @@ async def test_a_cancelled_caller() -> None:
 
 async def test_closing() -> None:
     """All that is under way is cancelled and awaited, at once."""
-    made = Executor()
+    made = executor()
     callers = [Caller(made, takes(1000), key=f"{n}") for n in range(20)]
     assert await asyncio.gather(*(caller.call() for caller in callers)) == [None] * 20
     await made.aclose()
@@ -357,7 +357,7 @@ async def test_closing() -> None:
 async def test_stopping_and_ending() -> None:
     """A step that is to stop, or to end, is guarded and limited, too."""
     ended = Finished(StepStatus.ABORTED)
-    async with executor() as made:
+    async with opened() as made:
         assert await made.stop(Told(takes(1, ended)), context_of(), give_up=True) == ended
         assert await made.time_out(Told(takes(1)), context_of(), "late") == DONE
         hanging = await made.stop(Told(takes(10**9, ended)), context_of(), give_up=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import getdoc
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -36,5 +37,7 @@ def _linked(uses: str) -> str:
 
 
 def configuration(uses: str) -> str:
-    """The table of the fields that ``config`` of such a step may have."""
-    return table(HEAD, fields(documented(CONFIGURATIONS[uses])))
+    """The table of the fields that ``config`` of such a step may have; in words where their names are free."""
+    model = CONFIGURATIONS[uses]
+    rows = fields(documented(model))
+    return table(HEAD, rows) if rows else f"{getdoc(model)}\n"

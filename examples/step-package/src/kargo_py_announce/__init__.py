@@ -9,15 +9,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import io
 import json
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import httpx
-from kargo_py.steps.work import in_thread
 from pydantic import AfterValidator, Field
 
 from kargo_py.api.promotion import StepStatus
@@ -25,6 +23,7 @@ from kargo_py.deployers.base import Record, TargetState
 from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting
 from kargo_py.steps.config import Config
 from kargo_py.steps.step import Effect, Step, StepFailed, Work
+from kargo_py.steps.work import in_thread
 
 _LOOK_AGAIN = 10.0
 
