@@ -231,6 +231,15 @@ def _lines(place: Place, found: Found, *, recursive: bool) -> Iterator[str]:
     if said:
         yield ""
         yield from _wrapped(said, "")
+    if (
+        not place.path
+        and not _children(place.schema)[0]
+        and (free := plain(inspect.cleandoc(kind.config_model.__doc__ or "")))
+    ):
+        # Their names are free.
+        yield ""
+        yield "FIELDS:"
+        yield from _wrapped(free, "  ")
     if _children(place.schema)[0]:
         yield ""
         yield "FIELDS:"

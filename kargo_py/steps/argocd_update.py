@@ -15,7 +15,6 @@ from functools import cached_property, partial
 from typing import Any, Self
 
 import msgspec
-from tenacity import wait_exponential, wait_random
 
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
 from kargo_py.api.stamp import StampError
@@ -54,7 +53,7 @@ from kargo_py.steps.argocd_update_targets import (
 )
 from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION
-from kargo_py.steps.passes import LATE_PASS, Pass, look_last
+from kargo_py.steps.passes import BETWEEN_ATTEMPTS, LATE_PASS, Pass, look_last
 from kargo_py.steps.step import Effect, Services, Step, Work
 
 EACH_TIME = message(
@@ -142,7 +141,6 @@ ATTEMPTS = 3
 _FAULTS = 3
 _YIELD_EVERY = 50
 _LEAST_ROOM = 64 * 1024
-_BETWEEN_ATTEMPTS = wait_exponential(multiplier=5, exp_base=3, max=60) + wait_random(0, 2)
 _PROMPT = timedelta(seconds=10)
 
 
@@ -486,7 +484,7 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
             now = asyncio.get_running_loop().time()
             kept = self._argocd.attempt(last.key, last.stamp)
             if kept.repeat_at is None:
-                kept.repeat_at = now + pause_before(count, _BETWEEN_ATTEMPTS)
+                kept.repeat_at = now + pause_before(count, BETWEEN_ATTEMPTS)
             if now < kept.repeat_at:
                 said = TRYING_AGAIN(message=last.message)
                 return _Look(attempts, wait=Observation(last, said, notable=True, look_after=kept.repeat_at - now))
@@ -540,7 +538,8 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         if any(_is_over(context, attempts, elapsed) for attempts in bad):
             late = any(attempts[-1].after_errors < context.errors for attempts in bad)
             return dataclasses.replace(failed, message=_timed_out(context, failed.message)) if late else failed
-        return Erred(failed.message, failed=True, output=failed.output, records=failed.records)
+        pause = pause_before(context.errors + 1, BETWEEN_ATTEMPTS)
+        return Erred(failed.message, failed=True, retry_after=pause, output=failed.output, records=failed.records)
 
     def _finish(
         self, turn: _Turn, records: Sequence[Record], refusals: Sequence[str], elapsed: float
@@ -565,7 +564,9 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         if seen.held:
             kept.held = True
             return record
-        late = seen.issued and record.free_since is None and context.now - context.started_at > _PROMPT
+        # An attempt after an error has what is left of the time.
+        first = record.after_errors == 0 and record.free_since is None
+        late = seen.issued and first and context.now - context.started_at > _PROMPT
         if kept.held or late:
             kept.held, kept.free_since = False, str(Time.of(context.now))
         return self._as_known(record)

@@ -21,6 +21,7 @@ from kargo_py.api.promotion import StepStatus
 from kargo_py.api.stamp import StampError
 from kargo_py.api.types import JsonObject, Time
 from kargo_py.argocd.application import Application, describe
+from kargo_py.argocd.operation import IS_GONE
 from kargo_py.argocd.targets import Choice, resolve
 from kargo_py.argocd.waiting import (
     Asked,
@@ -39,13 +40,14 @@ from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.argocd_admission import LastingError
 from kargo_py.deployers.argocd_records import Watched
 from kargo_py.deployers.base import Record, TargetState, footprint
+from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.errors import Conflict, KubeError, NotFound
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION, AppChoice, Config, read_as
 from kargo_py.steps.creation import not_there, staying, time_left, until_created
-from kargo_py.steps.passes import LATE_PASS, Pass, look_last
+from kargo_py.steps.passes import BETWEEN_ATTEMPTS, LATE_PASS, Pass, look_last
 from kargo_py.steps.step import Services, Step, Work
 
 NAMED_TWICE = message(
@@ -237,7 +239,7 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
         pass_ = Pass(max(left, LATE_PASS) if left is not None else None)
         try:
             async with pass_.limit():
-                outcome = await self._begin(context, config)
+                outcome = await (self._begin_anew(context) if context.records else self._begin(context, config))
         except TimeoutError:
             return Finished(StepStatus.ERRORED, NOT_FOUND_IN_TIME(time=context.time, why=SERVER_IS_SILENT()))
         except KubeError as error:
@@ -261,18 +263,35 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
         try:
             if missing:
                 return until_created(missing, context)
-            stamp = str(context.stamp(1 + max((record.attempt for record in context.records), default=0)))
+            stamp = str(context.stamp(1))
         except (StampError, LastingError) as error:
             return Finished(StepStatus.ERRORED, str(error))
         apps = {app.key: app for each in found for app in each}
         if skipped := [app for app in apps.values() if app.metadata.annotations.skip_reconcile == "true"]:
             return Erred(first_few([IS_SKIPPED(app=app) for app in skipped]))
-        records = [
-            _record(apps[key], context, stamp, entries, _since(context)) for key, entries in resolution.targets.items()
-        ]
+        # Its time begins when all are there.
+        since = str(Time.of(context.now)) if context.now - context.started_at > _PROMPT else None
+        records = [_record(apps[key], context, stamp, entries, since) for key, entries in resolution.targets.items()]
         needed, room = footprint(records) + _LATER * len(records), max(context.room, _ENOUGH)
         if needed > room:
             return Finished(StepStatus.ERRORED, TOO_MANY_TO_WAIT_FOR(count=len(records), needed=needed, room=room))
+        return Intend(records)
+
+    async def _begin_anew(self, context: StepContext) -> StepOutcome:
+        """Wait once more for the same Applications, from how they are now."""
+        apps = {old.key: await self._argocd.applications.read_live(old.key) for old in context.records}
+        if gone := [key for key, app in apps.items() if app is None]:
+            return Erred(first_few([IS_GONE(app=describe(key)) for key in gone]))
+        attempt = 1 + max(record.attempt for record in context.records)
+        try:
+            stamp = str(context.stamp(attempt))
+        except StampError as error:
+            return Finished(StepStatus.ERRORED, str(error))
+        records = [
+            msgspec.structs.replace(_record(app, context, stamp, old.entries, old.free_since), attempt=attempt)
+            for old in context.records
+            if (app := apps[old.key]) is not None
+        ]
         for old in context.records:
             # It started nothing, so nothing of it has to stay on record.
             self._argocd.forget(old.key, old.stamp)
@@ -319,7 +338,7 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
                 said = NOT_THERE_IN_TIME(time=context.time, message=looks.said)
                 return _finished(looks, StepStatus.FAILED, said)
         if not looks.undecided:
-            return _decided(looks)
+            return _decided(looks, context.errors)
         again = [left, *(each.judgement.look_after for each in looks.waits)]
         return Waiting(
             looks.said,
@@ -460,13 +479,6 @@ def _time_to_begin(context: StepContext, config: ArgoCDWaitConfig) -> float | No
     return (context.timeout + patience - (context.now - context.started_at)).total_seconds()
 
 
-def _since(context: StepContext) -> str | None:
-    """Since when its time counts, if not from when it began: when all were there for the first time."""
-    if context.records:
-        return next((record.free_since for record in context.records), None)
-    return str(Time.of(context.now)) if context.now - context.started_at > _PROMPT else None
-
-
 def _record(app: Application, context: StepContext, stamp: str, entries: Sequence[int], since: str | None) -> Record:
     return Record(
         kind=USES,
@@ -474,7 +486,7 @@ def _record(app: Application, context: StepContext, stamp: str, entries: Sequenc
         name=app.metadata.name,
         uid=app.metadata.uid,
         step=context.alias,
-        attempt=max((old.attempt for old in context.records), default=0) + 1,
+        attempt=1,
         stamp=stamp,
         resource_version=app.metadata.resource_version,
         seen_state=completed_operation(app),
@@ -497,7 +509,7 @@ def wanted_of(config: ArgoCDWaitConfig, record: Record, default_namespace: str) 
     return [frozenset(app.wait_for) for app in apps]
 
 
-def _decided(looks: _Looks) -> Finished | Erred:
+def _decided(looks: _Looks, errors: int) -> Finished | Erred:
     """The end of a step that has nothing to wait for any more; where it came out badly another try may help."""
     bad = looks.of(Standing.FAILED, Standing.BROKEN)
     if not bad:
@@ -505,7 +517,8 @@ def _decided(looks: _Looks) -> Finished | Erred:
     failed = bool(looks.of(Standing.FAILED))
     status = StepStatus.FAILED if failed else StepStatus.ERRORED
     ended = _finished(looks, status, first_few([each.judgement.message for each in bad]))
-    return Erred(ended.message, failed=failed, output=ended.output, records=ended.records)
+    pause = pause_before(errors + 1, BETWEEN_ATTEMPTS)
+    return Erred(ended.message, failed=failed, retry_after=pause, output=ended.output, records=ended.records)
 
 
 def _finished(looks: _Looks, status: StepStatus, said: str) -> Finished:

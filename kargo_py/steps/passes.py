@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from tenacity import wait_exponential, wait_random
+
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.argocd_records import Attempt
 from kargo_py.deployers.base import Record
@@ -32,6 +34,9 @@ LATE_PASS = 10.0
 
 LAST_LOOK = 5.0
 """Seconds for which, when the time of a step is up, it is waited for what the API server says of its targets."""
+
+BETWEEN_ATTEMPTS = wait_exponential(multiplier=5, exp_base=3, max=60) + wait_random(0, 2)
+"""The pauses between attempts that came to nothing, by how many they were."""
 
 _AT_ONCE = 10
 
