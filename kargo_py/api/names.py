@@ -69,6 +69,8 @@ LABEL_SHARD = "kargo.akuity.io/shard"
 LABEL_PROJECT = "kargo.akuity.io/project"
 LABEL_FREIGHT_COLLECTION = "kargo.akuity.io/freight-collection"
 LABEL_CREDENTIAL_TYPE = "kargo.akuity.io/cred-type"
+CREDENTIAL_TYPE_GENERIC = "generic"
+"""Value of that label: for whatever expressions want to read."""
 
 # --- Events ---------------------------------------------------------------------------------------------------------
 

@@ -70,6 +70,13 @@ STATE_KEY = "kargo-py.io/operations"
 AWAITED_KEY = "kargo-py.io/awaited"
 """Under this key of ``status.state`` stands what a step waits for until somebody makes it; no alias can be this."""
 
+TEXTS_KEY = "kargo-py.io/texts"
+"""Under this key of ``status.state`` stand the texts of those values in outputs that were guessed from one: by alias,
+then by JSON pointer."""
+
+OUR_PREFIX = "kargo-py.io/"
+"""What begins so in ``status.state`` is no output of a step, and no alias can begin so."""
+
 MAX_LENGTH = 1024
 _VERSION = "v1"
 _INSTANCE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

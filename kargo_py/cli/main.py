@@ -148,6 +148,30 @@ def run(
             help="Tell in Events what becomes of the operations that Promotions start.",
         ),
     ] = False,
+    shared_resources_namespace: Annotated[
+        str,
+        typer.Option(
+            metavar="NS",
+            envvar="SHARED_RESOURCES_NAMESPACE",
+            help="Namespace where expressions read shared ConfigMaps and Secrets [none].",
+        ),
+    ] = "",
+    ui_base_url: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar="API_SERVER_BASE_URL",
+            help="Where Kargo's user interface is, for ctx.uiBaseUrl [none].",
+        ),
+    ] = "",
+    http_deny: Annotated[
+        str,
+        typer.Option(
+            metavar="NETWORKS",
+            envvar="KARGO_PY_HTTP_DENY",
+            help="Addresses that the step http does not talk to, as 127.0.0.0/8,fd00::/8 [link-local ones alone].",
+        ),
+    ] = "",
     log_format: Annotated[
         str,
         typer.Option(
@@ -164,12 +188,15 @@ def run(
 
     try:
         configure_logs(log_format, log_level)
-        checks.check_namespace(argocd_namespace)
+        checks.check_namespace("--argocd-namespace", argocd_namespace)
+        if shared_resources_namespace:
+            checks.check_namespace("--shared-resources-namespace", shared_resources_namespace)
         checks.check_shard(shard, default_controller)
         checks.check_instance_id(instance_id)
         metrics_address = checks.bind_address("--metrics-bind-address", metrics_bind_address)
         health_address = checks.bind_address("--health-bind-address", health_bind_address)
         patience = checks.abort_timeout(abort_timeout)
+        http_denied = checks.networks(http_deny)
     except ValueError as error:
         fail(str(error), code=USAGE_ERROR)
     if argocd_kubeconfig and not Path(argocd_kubeconfig).expanduser().exists():
@@ -191,6 +218,9 @@ def run(
         abort_patience=patience,
         created_events=created_events,
         operation_events=operation_events,
+        shared_resources_namespace=shared_resources_namespace,
+        ui_base_url=ui_base_url,
+        http_denied=http_denied,
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )
     if (why := serve(options)) is not None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from ipaddress import ip_network
 
 from kargo_py.api.stamp import check_instance
 from kargo_py.api.types import Duration
 from kargo_py.messages import Shown, message
+from kargo_py.steps.http_addresses import Network
 
 NAMESPACE_MALFORMED = message(
-    "--argocd-namespace {namespace!r}: must be 1 to 63 lowercase letters, digits or '-', starting and ending with a "
+    "{option} {namespace!r}: must be 1 to 63 lowercase letters, digits or '-', starting and ending with a "
     "letter or digit",
-    do="Correct `--argocd-namespace` or `ARGOCD_NAMESPACE`: no namespace can have this name.",
+    do="Correct the option, or its variable `ARGOCD_NAMESPACE` or `SHARED_RESOURCES_NAMESPACE`: no namespace can have "
+    "this name.",
     shown=Shown.COMMAND_LINE,
 )
 SHARD_MALFORMED = message(
@@ -48,6 +51,12 @@ ANSWER_UNKNOWN = message(
     shown=Shown.COMMAND_LINE,
 )
 
+NETWORK_MALFORMED = message(
+    "--http-deny {text!r}: must be addresses or networks with commas between them, like 127.0.0.0/8,fd00::/8",
+    do="Correct `--http-deny` or `KARGO_PY_HTTP_DENY`. A network is written with its first address.",
+    shown=Shown.COMMAND_LINE,
+)
+
 _NOWHERE = "0"
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -55,10 +64,10 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _ADDRESS = re.compile(r".*:(?P<port>[0-9]{1,5})", re.DOTALL)
 
 
-def check_namespace(namespace: str) -> None:
+def check_namespace(option: str, namespace: str) -> None:
     """Raise ValueError if no namespace can have this name."""
     if not _DNS_LABEL.fullmatch(namespace):
-        raise ValueError(NAMESPACE_MALFORMED(namespace=namespace))
+        raise ValueError(NAMESPACE_MALFORMED(option=option, namespace=namespace))
 
 
 def check_shard(shard: str, default_controller: bool | None) -> None:
@@ -99,6 +108,14 @@ def wait_timeout(text: str) -> timedelta | None:
     if duration is None:
         raise ValueError(WAIT_TIMEOUT_MALFORMED(text=text))
     return duration or None
+
+
+def networks(text: str) -> list[Network]:
+    """The networks that *text* names. Raises ValueError."""
+    try:
+        return [ip_network(each.strip()) for each in text.split(",") if each.strip()]
+    except ValueError:
+        raise ValueError(NETWORK_MALFORMED(text=text)) from None
 
 
 def _duration(text: str) -> timedelta | None:

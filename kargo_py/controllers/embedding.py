@@ -49,6 +49,7 @@ from kargo_py.kube.clock import utc_now
 from kargo_py.kube.errors import ConfigError, KubeError
 from kargo_py.kube.rest import RestClient
 from kargo_py.steps.base import Watch
+from kargo_py.steps.http_addresses import Network
 from kargo_py.steps.step import Step
 
 AnyClient: TypeAlias = Client | ApiClient
@@ -87,6 +88,9 @@ class Settings(TypedDict, total=False):
     abort_patience: timedelta
     created_events: bool
     operation_events: bool
+    shared_resources_namespace: str
+    ui_base_url: str
+    http_denied: Sequence[Network]
     now: Callable[[], datetime]
 
 
@@ -132,6 +136,9 @@ class Shared(_Entered):
         abort_patience: how long what an abort or a time-out stops is waited for.
         created_events: tell in an Event that a Promotion was created; one more write for each.
         operation_events: tell in Events what becomes of the operations that Promotions start.
+        shared_resources_namespace: where expressions read shared ConfigMaps and Secrets; "": nowhere.
+        ui_base_url: where Kargo's user interface is, which expressions have as ``ctx.uiBaseUrl``.
+        http_denied: addresses that the step http does not talk to, beside those that it never does.
         now: the wall clock, of which only what people read is taken.
     """
 
@@ -150,6 +157,9 @@ class Shared(_Entered):
         abort_patience: timedelta = timedelta(minutes=10),
         created_events: bool = False,
         operation_events: bool = False,
+        shared_resources_namespace: str = "",
+        ui_base_url: str = "",
+        http_denied: Sequence[Network] = (),
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__()
@@ -168,6 +178,9 @@ class Shared(_Entered):
             abort_patience=abort_patience,
             created_events=created_events,
             operation_events=operation_events,
+            shared_resources_namespace=shared_resources_namespace,
+            ui_base_url=ui_base_url,
+            http_denied=http_denied,
             responsibility=responsibility,
         )
         self._assembly: Assembly | None = None

@@ -22,7 +22,7 @@ from kargo_py.api.stage import Stage
 from kargo_py.api.types import Model, Time
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS
 from kargo_py.deployers.base import Record, TargetState, WaitCause
-from kargo_py.engine.machine import newly_ended, operations_of
+from kargo_py.engine.records import newly_ended, operations_of
 from kargo_py.kube.events import Event, Regarding, event_name
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
@@ -73,6 +73,18 @@ REASON_STEP_WARNING = message(
 STEP_WARNING = message(
     'step "{alias}" goes on: {message}',
     do="What follows the name of the step says what to do.",
+    shown=Shown.EVENT,
+)
+REASON_STEPS_REPLACED = message(
+    "StepsReplaced",
+    do="Warning on a Promotion whose steps or variables were not those of its Stage, and were replaced by them. Leave "
+    "them out; or allow others with the annotation `kargo-py.io/custom-steps: allow` on the Stage.",
+    shown=Shown.EVENT,
+)
+REASON_ADMISSION_WARNING = message(
+    "AdmissionWarning",
+    do="Warning on a Promotion that goes on: something in its steps, or in the Stage's template, may not be what was "
+    "meant.",
     shown=Shown.EVENT,
 )
 FREIGHT_VERIFIED = message(
@@ -287,6 +299,16 @@ def step_warning_event(promotion: Promotion, alias: str, why: str) -> Event:
     """That the step *alias* goes on though something about it may not be as it was meant."""
     said = STEP_WARNING(alias=alias, message=why)
     return about_promotion(promotion, REASON_STEP_WARNING(), said, alias, type="Warning")
+
+
+def steps_replaced_event(promotion: Promotion, how: str) -> Event:
+    """That the steps that its author wrote were replaced by those of the Stage."""
+    return about_promotion(promotion, REASON_STEPS_REPLACED(), how, how, type="Warning")
+
+
+def admission_warning_event(promotion: Promotion, warnings: str) -> Event:
+    """That something in the steps may not be what was meant."""
+    return about_promotion(promotion, REASON_ADMISSION_WARNING(), warnings, type="Warning")
 
 
 def operation_news(

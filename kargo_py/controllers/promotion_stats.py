@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from kargo_py.api.promotion import Promotion, PromotionPhase, phase_of
 from kargo_py.api.types import JsonObject
-from kargo_py.engine.machine import newly_ended
+from kargo_py.engine.records import newly_ended
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.histogram import LONG, Histogram
 from kargo_py.kube.resources import Key

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kargo_py.api.promotion import Promotion, PromotionStatus
-from kargo_py.api.types import JsonObject
 from kargo_py.deployers.base import Record, TargetState
-from kargo_py.engine.machine import with_message, with_records, with_refresh
+from kargo_py.engine.machine import with_message, with_refresh
+from kargo_py.engine.records import with_records
 from kargo_py.steps.base import Waiting
 
 COALESCE = 1.0
@@ -23,9 +23,9 @@ _COALESCE_MANY = 5
 
 
 def status_of_wait(
-    raw: JsonObject, promotion: Promotion, alias: str, known: Sequence[Record], outcome: Waiting
+    promotion: Promotion, alias: str, known: Sequence[Record], outcome: Waiting
 ) -> PromotionStatus | None:
-    """The status that says what *outcome* tells of the wait of step *alias*; None if *raw* says it already.
+    """The status that says what *outcome* tells of the wait of step *alias*; None if it says so already.
 
     *known*: the step's records in *promotion*.
     """
@@ -34,8 +34,7 @@ def status_of_wait(
     shown = promotion.status.step_execution_metadata[-1].message
     if message != shown and (message or shown):
         status = with_message(status or promotion.status, message)
-    if promotion.wire().get("status") != raw.get("status") or with_refresh(promotion) is not promotion:
-        # The step before this one has ended, which is not written yet; or a refresh is to be acknowledged.
+    if with_refresh(promotion) is not promotion:
         status = status or promotion.status
     return status
 

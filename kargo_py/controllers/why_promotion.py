@@ -17,17 +17,12 @@ from kargo_py.argocd.operation import Decision, Knowledge, Verb, Waiting, decide
 from kargo_py.argocd.waiting import Asking, Look, Standing, Start, judge
 from kargo_py.controllers.availability import unavailable
 from kargo_py.controllers.events import STAGE_NOT_FOUND
+from kargo_py.controllers.freight_choice import FREIGHT_NOT_FOUND, FREIGHT_UNREADABLE, NO_FREIGHT_NAMED
 from kargo_py.controllers.promotion import (
-    EXPRESSION_USED,
-    FREIGHT_NOT_FOUND,
-    FREIGHT_UNREADABLE,
-    NO_FREIGHT_NAMED,
-    NO_STEP_RUNS,
-    NO_USES,
     UNKNOWN_PHASE,
     cannot_run,
-    time_limit,
 )
+from kargo_py.controllers.promotion_stepping import NO_STEP_RUNS, NO_USES
 from kargo_py.controllers.stage_queue import judging_left
 from kargo_py.controllers.why import (
     ARGOCD_CLOCK,
@@ -48,15 +43,18 @@ from kargo_py.controllers.why import (
 )
 from kargo_py.deployers.argocd_records import KIND as ARGOCD, intent_of
 from kargo_py.deployers.base import Record, RecordError, TargetState
-from kargo_py.engine.machine import CurrentStep, current_step, records_of
+from kargo_py.engine.evaluation import EvaluationError, configuration_for, position_of, program_of
+from kargo_py.engine.machine import CurrentStep, current_step
+from kargo_py.engine.records import records_of
+from kargo_py.engine.retries import time_limit
+from kargo_py.expressions.lookups import Lookups, Missing
 from kargo_py.kube.clock import in_short
 from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
 from kargo_py.steps.argocd_wait import NOT_CHOSEN_ANY_MORE, USES as ARGOCD_WAIT, ArgoCDWait, read_config, wanted_of
-from kargo_py.steps.base import no_expressions
 from kargo_py.steps.config import INVALID_CONFIGURATION
+from kargo_py.steps.registry import BUILT_IN
 
 ABORT_NOT_SEEN = message(
     "it is to be aborted, as {actor} asked; a controller that runs sees that at once",
@@ -141,6 +139,11 @@ KIND_NOT_OURS = message(
 STEP_RUNS = message(
     'step {number} of {count}, "{alias}" of kind {uses}, runs',
     do="Nothing to do; what it waits for follows.",
+    shown=Shown.ANSWER,
+)
+STEP_NOT_BEGUN = message(
+    'step {number} of {count}, "{alias}", has not begun; a controller that runs asks its `if` and begins it at once',
+    do="Nothing to do, unless something that the `if` looks up cannot be read; then that follows.",
     shown=Shown.ANSWER,
 )
 CONTROLLER_SAYS = message(
@@ -245,10 +248,7 @@ ASK_THE_STAGE = message(
     shown=Shown.ANSWER,
 )
 
-STEP_TIMES: Final[Mapping[str, timedelta | None]] = {
-    ARGOCD_UPDATE: ArgoCDUpdate.default_timeout,
-    ARGOCD_WAIT: ArgoCDWait.default_timeout,
-}
+STEP_TIMES: Final[Mapping[str, timedelta | None]] = {uses: kind.default_timeout for uses, kind in BUILT_IN.items()}
 """The kinds of steps that the controllers of this version have, with how long a step takes at most by default."""
 
 _MOST_TARGETS = 20
@@ -447,23 +447,18 @@ class _Answer:
         return True
 
     def _fault(self, stage: Stage) -> str | None:
-        """Why it will not run as it is, as far as that can be told now."""
-        if (why := cannot_run(self.promotion, stage)) is not None:
+        """Why it will not run as it is, as far as that can be told now; a controller fills in what is not there."""
+        if self.promotion.spec.steps and (why := cannot_run(self.promotion, stage)) is not None:
             return why
-        for index, step in enumerate(self.promotion.spec.steps or ()):
-            where = no_expressions(step.config) or ("if" if step.if_ else None)
-            if step.continue_on_error:
-                continue
-            if step.uses is None:
+        for step in self.promotion.spec.steps or ():
+            if step.uses is None and step.task is None and not step.continue_on_error and not step.if_:
                 return NO_USES()
-            if where is not None:
-                return EXPRESSION_USED(field=f"spec.steps[{index}].{where}")
         return self._freight_fault(stage)
 
     def _freight_fault(self, stage: Stage) -> str | None:
         name, seen = self.promotion.spec.freight, self.facts.freight
         if not name:
-            return NO_FREIGHT_NAMED()
+            return NO_FREIGHT_NAMED() if self.promotion.spec.origin is None else None
         if isinstance(seen, Hidden):
             self.hidden(f'Freight "{name}"', seen)
             return None
@@ -482,6 +477,13 @@ class _Answer:
         current = current_step(promotion)
         if current is None:
             self.say(NO_STEP_RUNS())
+            return
+        if not current.started:
+            self.say(
+                STEP_NOT_BEGUN(number=current.index + 1, count=len(promotion.spec.steps or ()), alias=current.alias)
+            )
+            if promotion.status.message:
+                self.say(CONTROLLER_SAYS(message=promotion.status.message))
             return
         metadata = promotion.status.step_execution_metadata[-1]
         try:
@@ -528,8 +530,14 @@ class _Answer:
         if isinstance(seen, Hidden):
             self.hidden(describe(record.key), seen)
             return
+        program, position = program_of(self.promotion), position_of(self.promotion, current.index)
         try:
-            wanted = wanted_of(read_config(current.step.config), record, record.namespace)
+            config = configuration_for(ArgoCDWait, program, position, Lookups(), self.facts.now)
+        except (EvaluationError, Missing):
+            # What it became is not on record; the controller's message is.
+            return
+        try:
+            wanted = wanted_of(read_config(config), record, record.namespace)
         except ValueError as error:
             self.say(ENDED_UNSEEN(message=INVALID_CONFIGURATION(faults=error)))
             return

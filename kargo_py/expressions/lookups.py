@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
+from kargo_py.expressions.values import Allowance
 from kargo_py.expressions.writing import quoted
 
 MASK: Final = "***"
@@ -21,6 +22,8 @@ _SHORTEST_DERIVED: Final = 8
 """A result that is shorter, as yes or prod, says nothing of the secret it was made of."""
 _MOST: Final = 100
 """Objects that the expressions of one step may read."""
+_MOST_TEXT: Final = 4 * 1024 * 1024
+"""Characters in them; a ConfigMap or a Secret may have a million each."""
 
 Result = TypeVar("Result")
 
@@ -103,12 +106,17 @@ class Lookups:
     def __init__(self, secrets: Secrets | None = None) -> None:
         self.secrets = secrets or Secrets()
         self._known: dict[Lookup, Mapping[str, Any] | None] = {}
+        self._text = 0
+        self.allowance = Allowance()
         self._touched = False
 
     def put(self, lookup: Lookup, found: Mapping[str, Any] | None) -> None:
         """Remember what was read; None if there is no such object."""
         if len(self._known) >= _MOST:
             raise TooManyLookups(f"the expressions of one step read more than {_MOST} objects")
+        self._text += _characters(found)
+        if self._text > _MOST_TEXT:
+            raise TooManyLookups(f"the expressions of one step read objects of more than {_MOST_TEXT} characters")
         self._known[lookup] = found
         if lookup.source in {Source.SECRET, Source.SHARED_SECRET}:
             for value in (found or {}).values():
@@ -122,6 +130,11 @@ class Lookups:
             self._touched = True
         return self._known[lookup]
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether a Secret has been read."""
+        return any(lookup.source in {Source.SECRET, Source.SHARED_SECRET} for lookup in self._known)
+
     def seen(self, text: str) -> None:
         """A result; kept secret if a Secret was looked at for it. To be ``Scope.seen``."""
         if self._touched and len(text) >= _SHORTEST_DERIVED:
@@ -129,10 +142,25 @@ class Lookups:
         self._touched = False
 
 
+def _characters(found: Any) -> int:
+    """Characters of all texts in *found*."""
+    count, waiting = 0, [found]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            count += len(one)
+        elif isinstance(one, Mapping):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list):
+            waiting += one
+    return count
+
+
 async def resolved(
     evaluate: Callable[[], Result], lookups: Lookups, read: Callable[[Lookup], Awaitable[Mapping[str, Any] | None]]
 ) -> Result:
     """The value of *evaluate*, with all that it misses read into *lookups*, each once."""
+    lookups.allowance = Allowance()
     while True:
         try:
             return evaluate()

@@ -93,6 +93,7 @@ class Controller(Generic[K]):
         concurrency: how many keys may be worked on at once.
         grace: seconds that reconciles in progress get to end by themselves when the controller is stopped.
         back_off: how long a key that failed waits.
+        closing: called when the controller was stopped and all reconciles have ended.
     """
 
     def __init__(
@@ -103,11 +104,13 @@ class Controller(Generic[K]):
         concurrency: int = 64,
         grace: float = 20.0,
         back_off: wait_base = DEFAULT_BACK_OFF,
+        closing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.name = name
         self._reconcile = reconcile
         self._slots = asyncio.Semaphore(concurrency)
         self._grace = grace
+        self._closing = closing
         self._caches: list[Cache[Any]] = []
         self._conflicts: dict[K, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -117,9 +120,16 @@ class Controller(Generic[K]):
         self.stats = ControllerStats()
 
     def watches(
-        self, cache: Cache[T], predicate: Predicate[T], keys: Callable[[T | None, T | None], Iterable[K]]
+        self,
+        cache: Cache[T],
+        predicate: Predicate[T],
+        keys: Callable[[T | None, T | None], Iterable[K]],
+        *,
+        needed: bool = True,
     ) -> Self:
         """Enqueue the keys that *keys* names for every change of *cache* that passes *predicate*.
+
+        A cache that is *needed* must be synced before any key is worked on.
 
         A leap (see :class:`~kargo_py.kube.store.Change`) passes every predicate: "only we write this" is true of no
         server that was restored from a backup. So *keys* must cope with any (old, new).
@@ -130,7 +140,7 @@ class Controller(Generic[K]):
                 for key in self._named(keys, change):
                     self.queue.add(key)
 
-        if cache not in self._caches:
+        if needed and cache not in self._caches:
             self._caches.append(cache)
         cache.listen(listener)
         return self
@@ -205,6 +215,13 @@ class Controller(Generic[K]):
         self._slots.release()
 
     async def _let_end(self) -> None:
+        try:
+            await self._await_tasks()
+        finally:
+            if self._closing is not None:
+                await self._closing()
+
+    async def _await_tasks(self) -> None:
         if not self._tasks:
             return
         _log.info("waiting for reconciles to end", controller=self.name, count=len(self._tasks))

@@ -212,7 +212,7 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
     def effect(self, config: ArgoCDUpdateConfig) -> Effect:
         """What it starts is on record before, and recognised after."""
         del config
-        return Effect.REPEATABLE
+        return Effect.INTENDED
 
     def __init__(self, argocd: ArgoCD) -> None:
         self._argocd = argocd

@@ -32,6 +32,10 @@ def _never() -> bool:
     return False
 
 
+def _open(value: Any) -> Any:
+    return value
+
+
 ROOM = 512 * 1024
 """Bytes that a Promotion should not exceed: etcd takes 1.5 MiB, and its Stage and its readers have to cope with it."""
 
@@ -74,6 +78,7 @@ class StepContext:
     with targets may make that many new attempts on each. ``work_dir`` belongs to this Promotion alone, and is there for
     kinds that fill or read it. ``freight`` is what is promoted, ``collection`` all that the Stage will have then.
     ``threshold`` is the step's ``retry.errorThreshold``, None if it has none of its own.
+    ``mask`` takes what came from Secrets out of a value that is to be kept where others may read it.
     """
 
     instance: str
@@ -99,6 +104,7 @@ class StepContext:
     freight: FreightReference | None = None
     collection: FreightCollection | None = None
     threshold: int | None = None
+    mask: Callable[[Any], Any] = _open
 
     @property
     def room(self) -> int:
@@ -225,17 +231,3 @@ def first_few(messages: Sequence[str], count: int = 0) -> str:
     """The first few of *messages*, and how many more there are of *count*, if not all are given."""
     rest = max(count, len(messages)) - _SHOWN
     return "; ".join(messages[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else "")
-
-
-def no_expressions(config: Any) -> str | None:
-    """Where *config* uses an expression, which this version cannot evaluate; None if nowhere."""
-    waiting: list[tuple[str, Any]] = [("config", config)]
-    while waiting:
-        where, value = waiting.pop()
-        if isinstance(value, str) and ("${{" in value or "${%" in value):
-            return where
-        if isinstance(value, dict):
-            waiting += [(f"{where}.{name}", inner) for name, inner in value.items()]
-        elif isinstance(value, list):
-            waiting += [(f"{where}[{index}]", inner) for index, inner in enumerate(value)]
-    return None

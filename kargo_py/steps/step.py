@@ -38,10 +38,12 @@ class StepFailed(Exception):
 class Effect(Enum):
     """What calling a step does outside its Promotion, and how often it may be done.
 
-    *REPEATABLE*: the same again changes nothing. *ONCE*: so its end is on record before anything else is done.
+    *INTENDED*: it answers :class:`~kargo_py.steps.base.Intend` before it does anything. *REPEATABLE*: the same again
+    changes nothing. *ONCE*: so its end is on record before anything else is done.
     """
 
     NONE = "none"
+    INTENDED = "intended"
     REPEATABLE = "repeatable"
     ONCE = "once"
 
@@ -98,6 +100,9 @@ class Step(Generic[C]):
     work_dir_use: ClassVar[WorkDirUse] = WorkDirUse.NONE
     propagates_output: ClassVar[bool] = False
     """Whether, within a task, its output is the task's, too."""
+    keeps_texts: ClassVar[bool] = False
+    """Whether values in its configuration that were guessed from a text come as
+    :class:`~kargo_py.expressions.values.Guess`: because it puts them out, and later steps may need the text."""
 
     @classmethod
     def make(cls, services: Services) -> Self:

@@ -22,6 +22,7 @@ from tests.envtest.server import ApiServer, running as fresh_server
 SERVER = "https://127.0.0.1:1"
 CRDS = Path(__file__).parents[2] / "crds"
 VARIABLES = {
+    "API_SERVER_BASE_URL",
     "ARGOCD_KUBECONFIG",
     "ARGOCD_NAMESPACE",
     "ARGOCD_WATCH_ARGOCD_NAMESPACE_ONLY",
@@ -36,6 +37,7 @@ VARIABLES = {
     "LOG_LEVEL",
     "METRICS_BIND_ADDRESS",
     "SHARD_NAME",
+    "SHARED_RESOURCES_NAMESPACE",
 }
 COMMAND = [sys.executable, "-c", "from kargo_py.cli.main import main; main()"]
 
@@ -135,6 +137,7 @@ def test_wrong_variable(tmp_path: Path) -> None:
         ["--log-level", "WARNING", "--log-format", "Console"],
         ["--instance-id", "me-1", "--metrics-bind-address", "127.0.0.1:0", "--health-bind-address", ":0"],
         ["--created-events", "--operation-events"],
+        ["--shared-resources-namespace", "shared", "--ui-base-url", "https://kargo.example.com"],
         ["--shard", "Eu_1.a", "--no-default-controller", "--argocd-namespace", "argo-cd"],
     ],
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kargo_py.api.admission import ANNOTATION_CUSTOM_STEPS
 from kargo_py.api.stamp import STATE_KEY
 from kargo_py.controllers.running import Options, run_controllers
 from kargo_py.deployers.base import read_records
@@ -96,13 +97,16 @@ class Cluster:
     # -- objects --------------------------------------------------------------------------------------------------
 
     def stage(self, name: str) -> JsonObject:
+        step = {"uses": "argocd-update", "config": {"apps": [{"name": self.app_name(name)}]}}
         return {
             "apiVersion": "kargo.akuity.io/v1alpha1",
             "kind": "Stage",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "annotations": {ANNOTATION_CUSTOM_STEPS: "allow"}},
             "spec": {
                 "requestedFreight": [{"origin": {"kind": "Warehouse", "name": "wh"}, "sources": {"direct": True}}],
-                "promotionTemplate": {"spec": {"steps": [{"uses": "argocd-update", "config": {"apps": []}}]}},
+                "promotionTemplate": {
+                    "spec": {"steps": [{"uses": "argocd-update", "config": {"apps": [{"name": self.app_name(name)}]}}]}
+                },
             },
         }
 

@@ -24,22 +24,17 @@ from kargo_py.deployers.base import Awaited, Before, Record, RecordError, Target
 from kargo_py.engine.machine import (
     abort,
     alias_fault,
-    awaited_of,
     begin,
     current_step,
     fail,
-    finish_step,
     held_up,
     latch_abort,
-    newly_ended,
-    output_of,
-    readable_records,
-    records_of,
-    with_intent,
     with_message,
-    with_records,
     with_refresh,
 )
+from kargo_py.engine.outputs import output_of
+from kargo_py.engine.records import awaited_of, newly_ended, readable_records, records_of, with_records
+from kargo_py.engine.stepping import finish_step, start_step, with_intent
 from kargo_py.steps.base import Finished, Intend
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -54,8 +49,16 @@ def promotion(*steps: dict[str, Any], **status: Any) -> Promotion:
 
 
 def begun(*steps: dict[str, Any]) -> Promotion:
-    """A Promotion at its first step."""
-    return begin(promotion(*steps), FREIGHT, FreightCollection().with_freight(FREIGHT), NOON)
+    """A Promotion whose first step runs."""
+    return started(begin(promotion(*steps), FREIGHT, FreightCollection().with_freight(FREIGHT), NOON))
+
+
+def started(p: Promotion) -> Promotion:
+    """The step that was entered, started."""
+    current = current_step(p)
+    assert current is not None
+    assert not current.started
+    return start_step(p, current, NOON)
 
 
 def record(step: str = "step-1", **more: Any) -> Record:
@@ -73,6 +76,7 @@ def run(*steps: tuple[dict[str, Any], StepStatus]) -> Promotion:
     while (current := current_step(p)) is not None and not p.finished:
         status = steps[current.index][1]
         p = finish_step(p, current, Finished(status, f"{status} {current.index}" if status.severity > 1 else ""), NOON)
+        p = p if p.finished else started(p)
     return p
 
 

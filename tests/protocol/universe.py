@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from kargo_py.api.abort import ANNOTATION_ABORT
+from kargo_py.api.admission import ANNOTATION_CUSTOM_STEPS
 from kargo_py.api.stamp import STATE_KEY
 from kargo_py.argocd.application import APPLICATIONS, mark_of
 from kargo_py.controllers.promotion import PromotionReconciler
@@ -32,8 +33,9 @@ from kargo_py.local.apiserver.server import ApiServer
 from kargo_py.local.apiserver.store import Event, object_key
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD
 from kargo_py.local.argocd.timing import Timing, Version
-from kargo_py.steps.argocd_update import USES, ArgoCDUpdate
-from kargo_py.steps.argocd_wait import USES as WAIT, ArgoCDWait
+from kargo_py.steps.argocd_update import USES
+from kargo_py.steps.registry import BUILT_IN, made
+from kargo_py.steps.step import Services
 from tests.in_process import api_server, create_namespaces
 
 JsonObject = dict[str, Any]
@@ -56,11 +58,13 @@ class Line:
         self.fault: Callable[[Key, Any], Exception | None] = lambda _key, _body: None
         self.patches: list[tuple[Key, Any]] = []
         self.before_create: Callable[[], Awaitable[None]] | None = None
+        self.before_patch: Callable[[str, Key, Any], Awaitable[None]] | None = None
         self.creates: list[str] = []
         self.gets: list[tuple[str, Key]] = []
         self.writes: list[tuple[str, Key, Any]] = []
         self.last_write: tuple[int, str] | None = None
         self.refuse: set[Key] = set()
+        self.forbidden: set[str] = set()
         self.away = False
         self.lose_answer = False
         self.died = asyncio.Event()
@@ -126,8 +130,10 @@ class Line:
 
     async def _count(self, where: str, key: Key, body: bytes) -> int:
         """Note a patch; that which ``last_write`` says, by its number, is the last one of this process."""
-        if key in self.refuse:
+        if key in self.refuse or where in self.forbidden:
             raise Forbidden(403, "Forbidden", "no")
+        if self.before_patch is not None:
+            await self.before_patch(where, key, json.loads(body))
         self.writes.append((where, key, json.loads(body)))
         number = len(self.writes)
         self._end_with(number, "before")
@@ -196,8 +202,13 @@ class Universe:
             yield argo
 
     @asynccontextmanager
-    async def process(self, instance: str = "me", delay: float = 0.001, **options: Any) -> AsyncIterator[Process]:
-        """A process of ours, running with caches filled; stopped in order at the end if it was not killed."""
+    async def process(
+        self, instance: str = "me", delay: float = 0.001, *, without_tasks: bool = False, **options: Any
+    ) -> AsyncIterator[Process]:
+        """A process of ours, running with caches filled; stopped in order at the end if it was not killed.
+
+        *without_tasks*: the server has no such kinds.
+        """
         line = Line(client_of(self.core), delay)
         self.lines.append(line)
         recorder = EventRecorder(line, "kargo-py", instance)
@@ -207,15 +218,16 @@ class Universe:
             client=line,
             argocd=argocd,
             recorder=recorder,
-            steps={USES: ArgoCDUpdate(argocd), WAIT: ArgoCDWait(argocd)},
+            steps=made(BUILT_IN, Services(line, argocd)),
             checkers={USES: argocd},
             now=self.now,
             **options,
         )
-        caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]
+        caches: list[Cache[Any]] = [*world.caches]
         tasks = [asyncio.create_task(cache.run()) for cache in caches]
         for cache in caches:
-            await cache.wait_synced()
+            if not (without_tasks and cache in world.task_caches):
+                await cache.wait_synced()
         controllers: list[Controller[Any]] = [
             PromotionReconciler(world).controller(),
             StageReconciler(world).controller(),
@@ -269,9 +281,29 @@ class Universe:
         }
         await self.user.create(APPLICATIONS, APP.namespace, encode(body), codec=JSON)
 
+    async def create(self, resource: Resource, name: str, body: JsonObject) -> JsonObject:
+        """Create an object as it is given."""
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        body["metadata"] = {"name": name, **body.get("metadata", {})}
+        namespace = PROJECT if resource.namespaced else ""
+        return await self.user.create(resource, namespace, encode(body), codec=JSON)
+
     async def _create(self, resource: Resource, name: str, **parts: Any) -> None:
-        body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **parts}
+        meta: JsonObject = {"name": name}
+        if resource == STAGES:
+            meta["annotations"] = {ANNOTATION_CUSTOM_STEPS: "allow"}
+        elif resource == PROMOTIONS:
+            meta |= self._of_stage(parts["spec"]["stage"])
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **parts}
         await self.user.create(resource, PROJECT, encode(body), codec=JSON)
+
+    def _of_stage(self, name: str) -> JsonObject:
+        """What Kargo's webhook writes into the metadata of a Promotion to that Stage, if there is one."""
+        try:
+            stage = self._object(STAGES, Key(PROJECT, name))
+        except KeyError:
+            return {}
+        return owned_by(stage)
 
     async def run(self, *steps: JsonObject, name: str = "p1") -> None:
         """Create a Promotion of these steps."""
@@ -370,6 +402,14 @@ class Universe:
         running = state.get("phase") in {"Running", "Terminating"}
         ours = is_ours(mark_of(self.app().get("operation"))) or (running and is_ours(mark_of(state["operation"])))
         return not ours and not (running and "operation" not in self.app())
+
+
+def owned_by(stage: JsonObject) -> JsonObject:
+    """The metadata of a Promotion to *stage* that nothing is missing in."""
+    meta = stage["metadata"]
+    owner = {"apiVersion": stage["apiVersion"], "kind": "Stage", "name": meta["name"], "uid": meta["uid"]}
+    said = {"kargo.akuity.io/stage": meta["name"]}
+    return {"labels": said, "annotations": said, "ownerReferences": [{**owner, "controller": True}]}
 
 
 def is_ours(mark: str | None) -> bool:

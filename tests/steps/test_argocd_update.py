@@ -11,7 +11,6 @@ from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
 from kargo_py.deployers.argocd_admission import TargetError
 from kargo_py.kube.resources import Key
 from kargo_py.steps.argocd_update_config import Wishes, read_config
-from kargo_py.steps.base import no_expressions
 
 APP = {"name": "a"}
 SOURCE = {"repoURL": "r"}
@@ -197,28 +196,3 @@ def test_contradictions(one: dict[str, Any], other: dict[str, Any], words: str) 
 
     assert words in str(caught.value)
     assert 'Argo CD Application "a" in namespace "argocd"' in str(caught.value)
-
-
-def test_depth_is_no_obstacle() -> None:
-    """A configuration nested as deep as JSON can be is looked through."""
-    config: Any = "${{ x }}"
-    for _ in range(5000):
-        config = [config]
-
-    assert no_expressions(config) == "config" + "[0]" * 5000
-
-
-@pytest.mark.parametrize(
-    ("config", "where"),
-    [
-        ({"a": [{"b": "${{ x }}"}]}, "config.a[0].b"),
-        ({"a": "${% x %}"}, "config.a"),
-        ("${{ x }}", "config"),
-        ({"${{ key }}": "value", "n": 1, "m": None}, None),
-        ({"a": "$ {{ x }}"}, None),
-        (None, None),
-    ],
-)
-def test_no_expressions(config: object, where: str | None) -> None:
-    """An expression anywhere in a value is found, with its place; keys are never evaluated."""
-    assert where == no_expressions(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from inspect import getdoc
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,8 +18,10 @@ CONFIGURATIONS: Mapping[str, type[BaseModel]] = {uses: kind.config_model for use
 
 
 def configuration(uses: str) -> str:
-    """The table of the fields that ``config`` of such a step may have."""
-    return table(HEAD, fields(schema(CONFIGURATIONS[uses])))
+    """The table of the fields that ``config`` of such a step may have; in words where their names are free."""
+    model = CONFIGURATIONS[uses]
+    rows = fields(schema(model))
+    return table(HEAD, rows) if rows else f"{getdoc(model)}\n"
 
 
 def schema(model: type[BaseModel]) -> dict[str, Any]:

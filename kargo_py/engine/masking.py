@@ -1,0 +1,86 @@
+"""What a step answers, made fit to be recorded and told: outputs are plain JSON, and nothing in it is a secret. Pure.
+
+Names and revisions of what a step acts on stay: they stand on these objects in the open, and what is recorded has to
+find them again.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Sequence
+
+import msgspec
+
+from kargo_py.api.promotion import HealthCheckStep, StepStatus
+from kargo_py.deployers.base import Record
+from kargo_py.engine.outputs import Output, OutputError, checked_output
+from kargo_py.expressions.lookups import Secrets
+from kargo_py.kube.errors import KubeError
+from kargo_py.steps.base import Erred, Finished, Intend, StepOutcome, Waiting
+
+
+def recordable(outcome: StepOutcome, alias: str, secrets: Secrets, *, used_secrets: bool = True) -> StepOutcome:
+    """*outcome* of the step *alias* without any of *secrets*; one with an output that is no JSON is an error.
+
+    *used_secrets*: the step's own configuration was made with Secrets, so its health check may hold some.
+    """
+    match outcome:
+        case Waiting():
+            error = masked_error(outcome.error, secrets) if outcome.error is not None else None
+            return dataclasses.replace(
+                outcome,
+                message=secrets.mask(outcome.message),
+                records=masked_records(outcome.records, secrets),
+                error=error,
+            )
+        case Intend():
+            outcome = dataclasses.replace(
+                outcome,
+                warning=secrets.mask(outcome.warning),
+                records=masked_records(outcome.records, secrets),
+            )
+        case Erred():
+            records = None if outcome.records is None else masked_records(outcome.records, secrets)
+            outcome = dataclasses.replace(outcome, message=secrets.mask(outcome.message), records=records)
+        case Finished():
+            check = outcome.health_check
+            if check is not None and used_secrets:
+                check = HealthCheckStep(uses=check.uses, config=secrets.mask(check.config))
+            outcome = dataclasses.replace(
+                outcome,
+                message=secrets.mask(outcome.message),
+                records=masked_records(outcome.records, secrets),
+                health_check=check,
+            )
+    return _with_plain_output(outcome, alias, secrets)
+
+
+def masked_records(records: Sequence[Record], secrets: Secrets) -> list[Record]:
+    """*records* with what the other controllers said masked."""
+    return [msgspec.structs.replace(r, message=secrets.mask(r.message)) if r.message else r for r in records]
+
+
+def masked_error(error: KubeError, secrets: Secrets) -> KubeError:
+    """*error* as it may be logged."""
+    said = str(error)
+    masked = secrets.mask(said)
+    if masked == said:
+        return error
+    clean = copy.copy(error)
+    clean.args = (masked,)
+    clean.message = secrets.mask(error.message)
+    clean.__cause__ = clean.__context__ = None
+    return clean
+
+
+def _with_plain_output(outcome: Intend | Erred | Finished, alias: str, secrets: Secrets) -> StepOutcome:
+    if outcome.output is None:
+        return outcome
+    try:
+        plain = checked_output(alias, outcome.output)
+    except OutputError as error:
+        # What an Intend was to record is not: nothing has been started yet.
+        records = outcome.records if isinstance(outcome, Finished | Erred) and outcome.records else ()
+        return Finished(StepStatus.ERRORED, secrets.mask(str(error)), records=records)
+    return dataclasses.replace(outcome, output=Output(secrets.mask(dict(plain)), secrets.mask(plain.texts)))
