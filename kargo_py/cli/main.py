@@ -189,6 +189,14 @@ def run(
             help="How long one call of a step without a time-out may take.",
         ),
     ] = "1h",
+    http_deny: Annotated[
+        str,
+        typer.Option(
+            metavar="NETWORKS",
+            envvar="KARGO_PY_HTTP_DENY",
+            help="Addresses that the step http does not talk to, as 127.0.0.0/8,fd00::/8 [link-local ones alone].",
+        ),
+    ] = "",
     log_format: Annotated[
         str,
         typer.Option(
@@ -216,6 +224,7 @@ def run(
         patience = checks.abort_timeout(abort_timeout)
         limits = step_limits(step_limit or ())
         longest = checks.longest_call(longest_call)
+        http_denied = checks.networks(http_deny)
     except ValueError as error:
         fail(str(error), code=USAGE_ERROR)
     if argocd_kubeconfig and not Path(argocd_kubeconfig).expanduser().exists():
@@ -244,6 +253,7 @@ def run(
         step_limits=limits,
         patience=Patience(longest=longest, blocked=BLOCKED_AFTER),
         interrupts=True,
+        http_denied=http_denied,
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )
     if (why := serve(options)) is not None:

@@ -307,6 +307,7 @@ class Stepping:
             freight=promotion.status.freight,
             collection=promotion.status.freight_collection,
             mask=turn.run.secrets.mask,
+            threshold=asked_threshold(current.step),
         )
         return dataclasses.replace(context, spare=self._spare(turn, context))
 
@@ -404,6 +405,8 @@ class Stepping:
                 await self._writer.record(turn)
             case Then.WAIT:
                 assert isinstance(outcome, Waiting)  # noqa: S101 - as advance says
+                if outcome.polls:
+                    run.again_at = _loop_time() + _again_in(outcome)
                 return await self.wait(turn, current, outcome, limit)
             case Then.PAUSE:
                 assert isinstance(outcome, Erred)  # noqa: S101 - as advance says
@@ -455,7 +458,7 @@ class Stepping:
         status = status_of_wait(promotion, current.alias, known, outcome)
         self._world.stats.waits(turn.key, outcome.cause.value)
         self._teller.waiting(promotion, outcome.records, outcome.causes, outcome.message)
-        again = min(LOOK_AGAIN, max(outcome.look_after, LEAST_PAUSE)) if outcome.look_after is not None else LOOK_AGAIN
+        again = _again_in(outcome)
         if status is None and not turn.is_unwritten:
             turn.run.unwritten_since = None
             return _after_wait(outcome, again, limit)
@@ -463,12 +466,21 @@ class Stepping:
         if turn.run.unwritten_since is None:
             turn.run.unwritten_since = now
         waited, gather = now - turn.run.unwritten_since, gather_time(len(known))
-        if waited < gather and not turn.is_unwritten and not is_urgent(known, outcome):
+        gathers = not (outcome.polls or turn.is_unwritten or is_urgent(known, outcome))
+        if waited < gather and gathers:
             return _after_wait(outcome, min(again, gather - waited), limit)
         turn.run.unwritten_since = None
         turn.promotion = promotion.replace(status=status or promotion.status)
         await self._writer.record(turn)
         return _after_wait(outcome, again, limit)
+
+
+def _again_in(outcome: Waiting) -> float:
+    """Seconds after which a step that waits is called again if no event wakes it."""
+    if outcome.look_after is None:
+        return LOOK_AGAIN
+    after = max(outcome.look_after, LEAST_PAUSE)
+    return after if outcome.polls else min(LOOK_AGAIN, after)
 
 
 def _effect(kind: Step[Any], config: Any) -> Effect:

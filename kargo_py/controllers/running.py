@@ -39,6 +39,7 @@ from kargo_py.kube.rest import Stats
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE
 from kargo_py.steps.base import Watch
+from kargo_py.steps.http_addresses import AddressRules, Network
 from kargo_py.steps.registry import BUILT_IN, KindError, Kinds, installed_kinds, made
 from kargo_py.steps.step import Services, Step, Work
 
@@ -88,6 +89,7 @@ class Options:
     are made, "" for the machine's place for what is passing. ``step_limits``: how many calls of steps run at once, for
     each kind of work, where that is not the default. ``patience``: how long they may take. ``interrupts``: what blocks
     the event loop is interrupted, by a signal, instead of only being logged.
+    ``http_denied``: addresses that the step http does not talk to, beside those that it never does.
     """
 
     kubeconfig: str | None = None
@@ -106,6 +108,7 @@ class Options:
     step_limits: Mapping[Work, int] = field(default_factory=dict)
     patience: Patience = field(default_factory=lambda: Patience(blocked=BLOCKED_AFTER))
     interrupts: bool = False
+    http_denied: Sequence[Network] = ()
     responsibility: Responsibility = field(default_factory=Responsibility)
 
 
@@ -208,7 +211,7 @@ def assemble(
         argocd=argocd,
         recorder=recorders[0],
         argocd_recorder=recorders[-1],
-        steps={**made(kinds, Services(client, argocd)), **parts.steps},
+        steps={**made(kinds, Services(client, argocd, AddressRules(options.http_denied))), **parts.steps},
         checkers={ARGOCD_UPDATE: argocd, **parts.checkers},
         responsibility=options.responsibility,
         now=now,

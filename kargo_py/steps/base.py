@@ -135,6 +135,7 @@ class Waiting:
     ``look_after``: seconds after which to call again if no event does. ``error``: a request about one of the targets
     failed; the call is repeated after a back-off, and what is known of the others is written first; but not later than
     in ``up_in`` seconds, when the step has had its time. ``causes``: why each target is waited for.
+    ``polls``: no event tells, and each call asks somebody, so that it is not called before ``look_after``.
     """
 
     message: str
@@ -144,6 +145,7 @@ class Waiting:
     error: KubeError | None = None
     causes: Mapping[Key, WaitCause] = field(default_factory=dict)
     up_in: float | None = None
+    polls: bool = False
 
     @property
     def cause(self) -> WaitCause:

@@ -178,7 +178,8 @@ async def _body(config: HttpConfig, context: StepContext) -> bytes:
         raise StepFailed(NO_SUCH_FILE(path=config.body_from_file, why=NO_WORK_DIR()))
     try:
         return await asyncio.to_thread(read_within, context.work_dir, config.body_from_file)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
+        # RuntimeError: of a link that leads to itself, before Python 3.13
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise StepFailed(NO_SUCH_FILE(path=config.body_from_file, why=why)) from error
 
@@ -190,10 +191,14 @@ def read_within(folder: Path, path: str) -> bytes:
     if not place.is_relative_to(home):
         raise ValueError(OUTSIDE())
     # What has become a link or a pipe meanwhile is not followed, and not waited for.
-    with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ValueError(NO_FILE())
-        content = file.read(_MOST_SENT + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(_MOST_SENT + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > _MOST_SENT:
         raise ValueError(FILE_TOO_LARGE(most=_MOST_SENT))
     return content

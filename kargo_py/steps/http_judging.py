@@ -149,7 +149,7 @@ def judge(config: HttpConfig, answer: Answer, request: str, patience: Patience, 
         said = NOT_YET_SUCCESS(request=request, status=answer.said, interval=config.poll_interval)
     else:
         said = NO_FAILURE_YET(request=request, status=answer.said, interval=config.poll_interval)
-    return Waiting(said, look_after=max(_LEAST_PAUSE, config.poll_interval.seconds, pause or 0.0))
+    return Waiting(said, look_after=max(_LEAST_PAUSE, config.poll_interval.seconds, pause or 0.0), polls=True)
 
 
 def _other_status(answer: Answer, request: str, patience: Patience, pause: float | None) -> StepOutcome:

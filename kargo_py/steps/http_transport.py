@@ -13,7 +13,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import httpcore
 import httpx
@@ -113,6 +113,27 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
+class _Remembering(httpcore.AsyncNetworkBackend):
+    """Connects by *network*, and closes what httpcore does not: it forgets what is cancelled amid a TLS handshake."""
+
+    def __init__(self, network: CheckedNetwork) -> None:
+        self._network = network
+        self._streams: list[httpcore.AsyncNetworkStream] = []
+
+    async def connect_tcp(self, host: str, port: int, *args: Any, **options: Any) -> httpcore.AsyncNetworkStream:
+        stream = await self._network.connect_tcp(host, port, *args, **options)
+        self._streams.append(stream)
+        return stream
+
+    async def sleep(self, seconds: float) -> None:
+        await self._network.sleep(seconds)
+
+    async def aclose(self) -> None:
+        """Close all connections; those that are closed stay so."""
+        for stream in self._streams:
+            await stream.aclose()
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """How to get to a server; ``tls`` is there for those that speak it."""
@@ -126,6 +147,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
     """One connection for one request."""
 
     def __init__(self, way: Way, network: CheckedNetwork) -> None:
+        self._network = _Remembering(network)
         proxy = None
         if way.proxy is not None:
             user = (way.proxy.user, way.proxy.password)
@@ -135,7 +157,11 @@ class CheckedTransport(httpx.AsyncBaseTransport):
                 ssl_context=way.proxy_tls,
             )
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=way.tls, proxy=proxy, max_connections=1, max_keepalive_connections=0, network_backend=network
+            ssl_context=way.tls,
+            proxy=proxy,
+            max_connections=1,
+            max_keepalive_connections=0,
+            network_backend=self._network,
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -154,7 +180,10 @@ class CheckedTransport(httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Close the connection."""
-        await self._pool.aclose()
+        try:
+            await self._pool.aclose()
+        finally:
+            await self._network.aclose()
 
 
 @dataclass(slots=True)

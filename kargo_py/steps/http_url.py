@@ -78,6 +78,8 @@ class Url:
 
     def joined(self, location: str) -> Url:
         """Where *location*, relative or not, leads from here. Raises ValueError."""
+        if control_character(location):
+            raise ValueError(CONTROL_CHARACTER())
         return read_url(urljoin(self.origin + self.target, location))
 
     def with_query(self, parameters: Sequence[tuple[str, str]]) -> Url:
