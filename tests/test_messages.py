@@ -163,7 +163,6 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "not Ready": "a name: STATE on the page",
         "not judged": "a name: STATE on the page",
     },
-    "kargo_py.engine.plain": {"{} MiB": "a size", "{} KiB": "a size"},
     "kargo_py.cli.limits": {" or ": "joins words"},
     "kargo_py.engine.blocking": {"kargo-py watchdog": "the name of a thread"},
     "kargo_py.engine.execution": {"step {} of {}/{}": "the name of a task"},

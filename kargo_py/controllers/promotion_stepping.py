@@ -307,7 +307,6 @@ class Stepping:
             freight=promotion.status.freight,
             collection=promotion.status.freight_collection,
             mask=turn.run.secrets.mask,
-            threshold=asked_threshold(current.step),
         )
         return dataclasses.replace(context, spare=self._spare(turn, context))
 

@@ -97,6 +97,7 @@ class Cluster:
     # -- objects --------------------------------------------------------------------------------------------------
 
     def stage(self, name: str) -> JsonObject:
+        step = {"uses": "argocd-update", "config": {"apps": [{"name": self.app_name(name)}]}}
         return {
             "apiVersion": "kargo.akuity.io/v1alpha1",
             "kind": "Stage",
