@@ -87,6 +87,7 @@ def document(done: Result) -> JsonObject:
 
 
 def step(done: Result, alias: str) -> JsonObject:
+    found: JsonObject
     (found,) = [one for one in document(done)["steps"] if one["as"] == alias]
     return found
 
