@@ -318,9 +318,9 @@ class TestBody:
         ("encoding", "body"),
         [
             ("gzip", b"plain"),
-            ("gzip", gzip.compress(b"cut short")[:-9]),
+            ("gzip", gzip.compress(b"cut short", mtime=0)[:-9]),
             ("br", b"x"),
-            ("gzip, gzip", gzip.compress(b"x")),
+            ("gzip, gzip", gzip.compress(b"x", mtime=0)),
         ],
     )
     async def test_not_as_said(self, encoding: str, body: bytes) -> None:
