@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,7 @@ from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD
 from kargo_py.local.argocd.timing import Timing, Version
 from kargo_py.steps.argocd_update import USES
 from kargo_py.steps.registry import BUILT_IN, made
-from kargo_py.steps.step import Services
+from kargo_py.steps.step import Services, Step
 from tests.engine.calling import executor
 from tests.in_process import api_server, create_namespaces
 
@@ -202,8 +202,17 @@ class Universe:
             yield argo
 
     @asynccontextmanager
-    async def process(self, instance: str = "me", delay: float = 0.001, **options: Any) -> AsyncIterator[Process]:
-        """A process of ours, running with caches filled; stopped in order at the end if it was not killed."""
+    async def process(
+        self,
+        instance: str = "me",
+        delay: float = 0.001,
+        steps: Mapping[str, Step[Any]] | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Process]:
+        """A process of ours, running with caches filled; stopped in order at the end if it was not killed.
+
+        *steps* are kinds of steps besides our own.
+        """
         line = Line(client_of(self.core), delay)
         self.lines.append(line)
         recorder = EventRecorder(line, "kargo-py", instance)
@@ -213,7 +222,7 @@ class Universe:
             client=line,
             argocd=argocd,
             recorder=recorder,
-            steps=made(BUILT_IN, Services(line, argocd)),
+            steps={**made(BUILT_IN, Services(line, argocd)), **(steps or {})},
             checkers={USES: argocd},
             now=self.now,
             **{"executor": executor(), **options},
