@@ -271,6 +271,27 @@ class Stepping:
             await self._writer.record(turn)
         return None
 
+    async def context_to_stop(self, turn: Turn, current: CurrentStep, kind: Step[Any], *, give_up: bool) -> StepContext:
+        """What a step that is to stop is called with: its configuration evaluated, if it still can be.
+
+        After a restart that is done anew. Raises KubeError, unless it is given up.
+        """
+        context, run = self.context(turn, current, kind), turn.run.at(current.alias)
+        if run.is_evaluated:
+            return dataclasses.replace(context, config=run.config)
+        if not has_expressions(context.config):
+            return context
+        try:
+            config = await self._evaluated(turn, current, partial(configuration_for, type(kind)), run.lookups)
+        except (EvaluationError, LookupRefused):
+            return context
+        except KubeError:
+            if not give_up:
+                raise
+            return context
+        run.config, run.is_evaluated = config, True
+        return dataclasses.replace(context, config=config)
+
     def context(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepContext:
         """What the current step is called with, but for its configuration as it is evaluated."""
         promotion, now = turn.promotion, self._world.now()
