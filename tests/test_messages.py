@@ -110,6 +110,16 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "kargo-py: {}": "what stands before every line",
     },
     "kargo_py.cli.get": {' in "{}"': "part of a text"},
+    "kargo_py.cli.kinds": {
+        " -default: {}-": "a mark",
+        " -required-": "a mark",
+        " or ": "joins names",
+        "ERRORS:    {}": "a heading",
+        "FIELD:     {} <{}>{}": "a heading",
+        "PACKAGE:   {}": "a heading",
+        "STEP:      {}": "a heading",
+        "TIMEOUT:   {}": "a heading",
+    },
     "kargo_py.cli.rows": {'Argo CD Application "([^"]*)" in namespace "[^"]*"': "finds the name APP in a text"},
     "kargo_py.controllers.availability": {" and ": "joins names", " or ": "joins names"},
     "kargo_py.controllers.promotion_aborting": {"its deletion": "a name: ACTOR on the page"},
@@ -175,6 +185,14 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "of the user {}": "part of a text",
         "{} is no uid": "part of a text",
     },
+    "kargo_py.steps.work": {
+        "kargo-py step": "the name of a thread",
+        "StopIteration raised in a thread: {}": "an exception",
+        "ended with code {}": "part of a text",
+        "was ended by {}": "part of a text",
+        "signal {}": "part of a text",
+        "it said nothing": "part of a text",
+    },
     "kargo_py.kube.borrowed": {
         "kubernetes_asyncio client of {}": "a name: SOURCE on the page",
         "the user": "a name: CREDENTIALS on the page",
@@ -205,6 +223,12 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.kube.rest": {'in "{}"': "names a request", "it ended in the middle of an event": "part of a text"},
     "kargo_py.kube.transport": {"{} of the {}": "a name: CREDENTIALS on the page", "Basic {}": "a header"},
     "kargo_py.steps.base": {"; and {} more": "the end of a list"},
+    "kargo_py.steps.registry": {
+        "None or a timedelta of more than 0": "a name: FORM on the page",
+        "a kargo_py.steps.step.Work": "a name: FORM on the page",
+        "a kargo_py.steps.step.WorkDirUse": "a name: FORM on the page",
+        "a number of at least 1": "a name: FORM on the page",
+    },
     "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
 }
 PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "steps")
@@ -220,6 +244,7 @@ HELP_TEXTS = {
     "kargo_py.controllers.metrics",
     "kargo_py.controllers.promotion_metrics",
     "kargo_py.api.rules",
+    "kargo_py.steps.schema",
 }
 """Full of help texts or of CEL; what they give to those that take texts for users is looked at all the same."""
 

@@ -14,7 +14,7 @@ import argparse
 import ast
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -256,9 +256,10 @@ def field_docs(model: type[BaseModel]) -> dict[str, str]:
     """The docstrings below the fields of *model* and of the models it derives from."""
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):
-        if not (issubclass(cls, BaseModel) and cls.__module__.startswith("kargo_py.")):
+        if not issubclass(cls, BaseModel) or cls.__module__.startswith("pydantic."):
             continue
-        for before, after in pairwise(_classes(cls.__module__)[cls.__qualname__].body):
+        written = _classes(cls.__module__).get(cls.__qualname__)
+        for before, after in pairwise(written.body if written is not None else ()):
             if (
                 isinstance(before, ast.AnnAssign)
                 and isinstance(before.target, ast.Name)
@@ -272,9 +273,22 @@ def field_docs(model: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, ast.ClassDef]:
-    """The classes of a module as they are written."""
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    return {statement.name: statement for statement in tree.body if isinstance(statement, ast.ClassDef)}
+    """The classes of a module as they are written, by their qualified names; none where its source is not there."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError, KeyError, SyntaxError):
+        return {}
+    return dict(_within("", tree.body))
+
+
+def _within(path: str, body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.ClassDef]]:
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            name = f"{path}{statement.name}"
+            yield name, statement
+            yield from _within(f"{name}.", statement.body)
+        elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _within(f"{path}{statement.name}.<locals>.", statement.body)
 
 
 def _models(root: type[BaseModel]) -> list[type[BaseModel]]:

@@ -356,6 +356,41 @@ def tell(text: str) -> None:
     typer.echo(text, err=True)
 
 
+@app.command(name="steps")
+def list_steps(
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="WORD", help="table, wide, json, yaml or name.")
+    ] = "table",
+) -> None:
+    """Show the kinds of steps there are: the built-in ones, and those of installed packages."""
+    from kargo_py.cli import kinds
+    from kargo_py.steps.registry import find_kinds
+
+    form = kinds.form_of(output, kinds.LIST_FORMS)
+    found = find_kinds()
+    typer.echo(kinds.listing(found, form))
+    for each in found.unusable:
+        tell(f"kargo-py: {each}")
+    if found.unusable:
+        raise typer.Exit(CANNOT_RUN)
+
+
+@app.command()
+def explain(
+    step: Annotated[str, typer.Argument(metavar="STEP[.FIELD...]", help="A kind of step, or a field of its config.")],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="WORD", help="text, json or yaml.")] = "text",
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Show the fields of fields, too, by name and type only.")
+    ] = False,
+) -> None:
+    """Say what a kind of step does, and what its configuration may be."""
+    from kargo_py.cli import kinds
+    from kargo_py.steps.registry import find_kinds
+
+    form = kinds.form_of(output, kinds.TEXT_FORMS)
+    typer.echo(kinds.explanation(step, find_kinds(), form, recursive=recursive))
+
+
 @app.command(name="crds")
 def print_crds(
     strict: Annotated[

@@ -99,6 +99,9 @@ _AFTER_CONFLICT = wait_random_exponential(multiplier=0.02, max=0.5)
 TERMINATE_AGAIN = 1.0
 """Seconds between two requests to terminate the same operation."""
 
+WRITE_PATIENCE = 5.0
+"""Seconds for which a write is waited for when its caller is cancelled: the time of a step is up, say."""
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -339,9 +342,10 @@ class ArgoCD:
                     encode(patch),
                     codec=self._codec,
                     landed=lambda found: found.metadata.annotations.stamp == record.stamp,
-                )
+                ),
+                patience=WRITE_PATIENCE,
             )
-        except OutcomeUnknown:
+        except (OutcomeUnknown, asyncio.CancelledError):
             self.stats.unknown += 1
             self.applications.mark_dirty(record.key)
             raise
@@ -380,9 +384,10 @@ class ArgoCD:
     async def _patch(self, key: Key, patch: Patch) -> None:
         try:
             answer = await uninterrupted(
-                self._client.patch(APPLICATIONS, key, encode(patch.body), codec=self._codec, patch_type=patch.type)
+                self._client.patch(APPLICATIONS, key, encode(patch.body), codec=self._codec, patch_type=patch.type),
+                patience=WRITE_PATIENCE,
             )
-        except OutcomeUnknown:
+        except (OutcomeUnknown, asyncio.CancelledError):
             self.stats.unknown += 1
             self.applications.mark_dirty(key)
             raise

@@ -72,6 +72,10 @@ class TargetError(ValueError):
     """An Application that cannot be promoted to; the text is what the user reads."""
 
 
+class LastingError(TargetError):
+    """What is asked for cannot be carried out, whatever becomes of the Applications: another try is of no use."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateRequest:
     """What a step asks of one Application; ``stage`` is "<project>:<stage>".

@@ -54,7 +54,8 @@ class Attempt:
     were sent since. ``terminated_at``: when it was last asked to end. ``told``: an Event tells its start. The
     step's own: ``held``, somebody else's operation had the Application when we last looked; ``free_since``, the
     time it became free, until that is written; ``repeat_at``, when the next attempt may follow; ``give_up_at``,
-    until when its end is waited for; ``failed_at``, when a request about it last failed.
+    until when its end is waited for; ``failed_at``, when a request about it last failed; ``seen_at_end``, it was
+    seen live after the time of the step was up.
     """
 
     latched: OperationState | None = None
@@ -70,6 +71,7 @@ class Attempt:
     repeat_at: float | None = None
     give_up_at: float | None = None
     failed_at: float = 0.0
+    seen_at_end: bool = False
 
     def unchanged(self, aspect: object, now: float) -> float:
         """Seconds for which the Application's operation has been like *aspect*, as it is now."""
@@ -106,7 +108,8 @@ def orphan_record(app: Application, stamp: Stamp) -> Record:
 def renewed(record: Record, app: Application, edit: SourceEdit) -> Record | None:
     """*record* as it would be made now, for a start on *app* with *edit*; None if it is true of that start."""
     now = new_record(app, edit, record.step, record.attempt, record.stamp, record.initiator)
-    now = msgspec.structs.replace(now, entries=record.entries, free_since=record.free_since)
+    kept = {"entries": record.entries, "free_since": record.free_since, "after_errors": record.after_errors}
+    now = msgspec.structs.replace(now, **kept)
     return now if _rests_on(now) != _rests_on(record) else None
 
 

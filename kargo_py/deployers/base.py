@@ -75,7 +75,8 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     ``free_since`` is when the target became free for us, if it was held by somebody else's work before;
     ``stopping_since`` is when its step had had its time, or another target had failed, and it was asked to end.
     ``entries`` are the indexes of those entries of the step's config that chose the target; none: those that name it.
-    An attempt 0 was started by a real Kargo and taken over.
+    An attempt 0 was started by a real Kargo and taken over. ``after_errors`` is how many errors in a row the step had
+    had when the attempt was recorded: while there are no more, its bad end has not been counted as one.
 
     Of a target that is waited for only, ``seen_state`` names the operation that was complete then, ``seen_health`` is
     the health a regression is one from, and ``looked`` tells that the other controller has looked since.
@@ -99,6 +100,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     free_since: str | None = None
     stopping_since: str | None = None
     entries: tuple[int, ...] = ()
+    after_errors: int = 0
     seen_health: str = ""
     looked: bool = False
     state: TargetState = TargetState.PENDING

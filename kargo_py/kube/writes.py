@@ -27,25 +27,24 @@ ATTEMPTS = 5
 _wait = wait_random_exponential(multiplier=0.2, max=5)
 
 
-async def uninterrupted(write: Awaitable[T]) -> T:
+async def uninterrupted(write: Awaitable[T], *, patience: float | None = None) -> T:
     """Finish *write* even if the caller is cancelled meanwhile; the cancellation is raised after it.
 
-    A write abandoned half-way would be an unknown outcome made by ourselves. If it fails after the caller was
-    cancelled, its error is the cause of the CancelledError.
+    A write abandoned half-way is an unknown outcome made by ourselves: with *patience* it is, that many seconds after
+    the cancellation. If it fails after the caller was cancelled, its error is the cause of the CancelledError.
     """
     task = asyncio.ensure_future(write)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.shield(task)
+            _, unfinished = await asyncio.wait([task], timeout=patience if cancelled is not None else None)
         except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
             cancelled = error
-        except Exception:  # noqa: BLE001, S110 - task.result() below raises it
-            pass
+        else:
+            if unfinished:
+                task.cancel()
     if cancelled is not None:
-        raise cancelled from task.exception()
+        raise cancelled from None if task.cancelled() else task.exception()
     return task.result()
 
 

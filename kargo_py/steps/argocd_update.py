@@ -15,7 +15,6 @@ from functools import cached_property, partial
 from typing import Any, Self
 
 import msgspec
-from tenacity import wait_exponential, wait_random
 
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
 from kargo_py.api.stamp import StampError
@@ -23,7 +22,7 @@ from kargo_py.api.types import Time
 from kargo_py.argocd.application import describe
 from kargo_py.argocd.targets import resolve
 from kargo_py.deployers.argocd import ArgoCD, Origin
-from kargo_py.deployers.argocd_admission import TargetError, UpdateRequest
+from kargo_py.deployers.argocd_admission import LastingError, TargetError, UpdateRequest
 from kargo_py.deployers.argocd_health import check_config
 from kargo_py.deployers.base import Observation, Record, TargetState
 from kargo_py.kube.backoff import pause_before
@@ -35,12 +34,14 @@ from kargo_py.steps.argocd_update_records import (
     LEAST_EXTENT,
     bounded,
     by_target,
+    came_to_nothing,
     changes,
     extent,
     latest,
     left,
     pointers,
     refused,
+    to_be_ended,
 )
 from kargo_py.steps.argocd_update_targets import (
     Chosen,
@@ -50,8 +51,9 @@ from kargo_py.steps.argocd_update_targets import (
     left_out_output,
     target_request,
 )
-from kargo_py.steps.base import Finished, Intend, Pass, StepContext, StepOutcome, StopOutcome, Waiting, first_few
+from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION
+from kargo_py.steps.passes import BETWEEN_ATTEMPTS, LATE_PASS, Pass, look_last
 from kargo_py.steps.step import Effect, Services, Step, Work
 
 EACH_TIME = message(
@@ -125,6 +127,12 @@ NOT_TAKEN_BACK = message(
     do="After an abort with `onAbort: revert`. Change these fields of the Application by hand.",
     shown=Shown.PROMOTION,
 )
+NOT_CHECKED_IN_TIME = message(
+    "Argo CD's API server did not answer in time what Applications there are; nothing was started",
+    do="Of *timed out after …*: see that Argo CD's API server answers, then promote again.",
+    shown=Shown.PROMOTION,
+)
+
 USES = "argocd-update"
 
 ATTEMPTS = 3
@@ -133,7 +141,6 @@ ATTEMPTS = 3
 _FAULTS = 3
 _YIELD_EVERY = 50
 _LEAST_ROOM = 64 * 1024
-_BETWEEN_ATTEMPTS = wait_exponential(multiplier=5, exp_base=3, max=60) + wait_random(0, 2)
 _PROMPT = timedelta(seconds=10)
 
 
@@ -149,6 +156,19 @@ class _Turn:
     def origin(self) -> Origin:
         """On whose behalf starts are made."""
         return Origin(self.context.promotion, self.context.actor)
+
+    def with_records(self, records: Sequence[Record]) -> _Turn:
+        """The same with *records* in the place of those that are written."""
+        return dataclasses.replace(self, context=dataclasses.replace(self.context, records=records))
+
+    @property
+    def time_to_begin(self) -> float | None:
+        """Seconds in which it has to be known which Applications it is about; None without limit."""
+        context = self.context
+        if context.timeout is None:
+            return None
+        patience = max(self.wishes.patience(index) for index in range(len(self.config.apps)))
+        return (context.timeout + patience - (context.now - context.started_at)).total_seconds()
 
     @cached_property
     def full(self) -> bool:
@@ -171,6 +191,11 @@ class _Look:
     refusal: str = ""
 
     @property
+    def under_way(self) -> bool:
+        """The last attempt has not ended, as far as is known."""
+        return self.wait is not None and not self.wait.record.state.final
+
+    @property
     def failed(self) -> bool:
         """It has ended for good, and not well."""
         return self.wait is None and not self.intends and self.attempts[-1].state is not TargetState.SUCCEEDED
@@ -179,8 +204,8 @@ class _Look:
 class _Pass(Pass):
     """A pass that also knows whose requests failed in the one before."""
 
-    def __init__(self, argocd: ArgoCD) -> None:
-        super().__init__()
+    def __init__(self, argocd: ArgoCD, left: float | None = None) -> None:
+        super().__init__(left)
         self._argocd = argocd
 
     def failed_at(self, record: Record) -> float:
@@ -228,8 +253,8 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
             said = [INVALID_CONFIGURATION(faults=error), *(record.message for record in latest(ended))]
             return Finished(StepStatus.FAILED, first_few(said), records=ended)
         if not context.records:
-            return await self._begin(turn)
-        if any(record.stopping_since for record in context.records):
+            return await self._begin_in_time(turn)
+        if to_be_ended(context.records, context.errors):
             return await self._end_rest(turn)
         return await self._go_on(turn)
 
@@ -237,6 +262,26 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         """Raises ValueError if the configuration is wrong."""
         config = read_config(context.config)
         return _Turn(context, config, Wishes(config, context.stage_key, self._argocd.default_namespace))
+
+    async def _begin_in_time(self, turn: _Turn) -> StepOutcome:
+        """Begin, or end if the time is up before that: nothing was started, so there is nothing to be seen."""
+        context = turn.context
+        left = turn.time_to_begin
+        pass_ = Pass(max(left, LATE_PASS) if left is not None else None)
+        try:
+            async with pass_.limit():
+                outcome = await self._begin(turn)
+        except TimeoutError:
+            return Finished(StepStatus.ERRORED, _timed_out(context, NOT_CHECKED_IN_TIME()))
+        except KubeError as error:
+            if left is None:
+                raise
+            if left > pass_.elapsed:
+                return Waiting(str(error), error=error, up_in=left - pass_.elapsed)
+            return Finished(StepStatus.ERRORED, _timed_out(context, str(error)))
+        if isinstance(outcome, Erred) and context.errors and left is not None and left <= pass_.elapsed:
+            return Finished(StepStatus.ERRORED, _timed_out(context, outcome.message))
+        return outcome
 
     async def _begin(self, turn: _Turn) -> StepOutcome:
         """Find out which Applications it is about, check them all, and say what is going to be done to each."""
@@ -246,17 +291,19 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
             if not isinstance(chosen, Chosen):
                 return chosen
             records = await self._intents(turn, chosen.requests)
-        except (TargetError, StampError) as error:
+        except (LastingError, StampError) as error:
             return Finished(StepStatus.ERRORED, str(error))
+        except TargetError as error:
+            return Erred(str(error))
         output = left_out_output(chosen.left_out)
         return Intend(records, output=output or None, warning=left_out_message(output))
 
     async def _intents(self, turn: _Turn, requests: Sequence[UpdateRequest]) -> list[Record]:
-        """The intents to record; raises TargetError if they cannot be carried out, or there are too many of them."""
+        """The intents to record; raises TargetError if they cannot be carried out, or are too many."""
         context = turn.context
         stamp, room = context.stamp(1), max(context.room, _LEAST_ROOM)
         if len(requests) * LEAST_EXTENT > room:
-            raise TargetError(TOO_MANY(count=len(requests), most=room // LEAST_EXTENT))
+            raise LastingError(TOO_MANY(count=len(requests), most=room // LEAST_EXTENT))
         intend = partial(self._argocd.intend, stamp=stamp, origin=turn.origin, taken_over=context.taken_over)
         try:
             records = await self._all_or_none(requests, intend)
@@ -269,7 +316,7 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
             # Its time begins now: until here it was waited for what others had to make.
             now = str(Time.of(context.now))
             records = [msgspec.structs.replace(record, free_since=now) for record in records]
-        return records
+        return [msgspec.structs.replace(record, after_errors=context.errors) for record in records]
 
     async def _all_or_none(
         self, requests: Sequence[UpdateRequest], intend: Callable[[UpdateRequest], Awaitable[Record]]
@@ -292,24 +339,26 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
 
     async def _go_on(self, turn: _Turn) -> StepOutcome:
         """Bring each target further; each stands alone, unless the failure of one is to end all."""
-        context, config = turn.context, turn.config
-        looks = await self._looks(turn)
-        records = [record for look in looks for record in look.attempts]
-        records = [bounded(record, len(records)) for record in records]
-        waits = [look.wait for look in looks if look.wait is not None]
+        turn = turn.with_records([self._as_known(record) for record in turn.context.records])
+        context, pass_ = turn.context, _Pass(self._argocd, self._time_of_pass(turn))
+        looks = await self._looks(turn, pass_)
+        left = _least_left(context, looks, pass_.elapsed)
+        if left is not None and left <= 0 and not any(look.intends for look in looks):
+            unseen = await look_last(self._argocd, [look.attempts[-1] for look in looks if look.under_way])
+            if unseen is not None:
+                said = UNSEEN_WHEN_TIME_WAS_UP(time=context.time, why=unseen)
+                return Waiting(said, _records(looks), notable=True, error=unseen)
+            looks = [self._glance(look.attempts) if look.under_way else look for look in looks]
+        records, waits = _records(looks), [look.wait for look in looks if look.wait is not None]
         if any(look.intends for look in looks):
             return Intend(records)
         if not waits:
-            refusals = [look.refusal for look in looks if look.refusal]
-            return self._finish(turn, records, refusals)
-        if config.on_partial_failure == "terminate" and any(look.failed for look in looks):
+            return self._finish(turn, records, [look.refusal for look in looks if look.refusal], pass_.elapsed)
+        if turn.config.on_partial_failure == "terminate" and any(look.failed for look in looks):
             return self._terminating(turn, records, waits)
-        times = [_time_left(context, look) for look in looks if look.wait is not None]
-        if (
-            least := min((seconds for seconds in times if seconds is not None), default=None)
-        ) is not None and least <= 0:
-            return await self._unseen(turn, records, waits) or self._time_out(turn, records, waits)
-        again = [*times, *(wait.look_after for wait in waits)]
+        if left is not None and left <= 0:
+            return self._time_out(turn, records, waits)
+        again = [left, *(wait.look_after for wait in waits)]
         return Waiting(
             first_few([wait.message for wait in waits]),
             records,
@@ -317,23 +366,47 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
             min((seconds for seconds in again if seconds is not None), default=None),
             next((look.error for look in looks if look.error is not None), None),
             {wait.record.key: wait.cause for wait in waits},
-            least,
+            left,
         )
 
-    async def _looks(self, turn: _Turn) -> list[_Look]:
+    def _as_known(self, record: Record) -> Record:
+        """*record* with since when its time counts, which may not be written yet."""
+        if record.state.final:
+            return record
+        since = self._argocd.attempt(record.key, record.stamp).free_since
+        return msgspec.structs.replace(record, free_since=since) if since is not None else record
+
+    def _time_of_pass(self, turn: _Turn) -> float | None:
+        """Seconds that a pass may last: until the first of the targets has had its time; None without limit.
+
+        What could not be begun is begun yet, though it is late: its own time begins then.
+        """
+        times, late = list[float](), False
+        for attempts in by_target(turn.context.records):
+            left = turn.context.time_left(attempts) if not attempts[-1].state.final else None
+            if left is None:
+                continue
+            seen = self._argocd.observe(attempts[-1]) if left <= 0 else None
+            if seen is None or not seen.held:
+                times.append(left)
+            late = late or (seen is not None and seen.start)
+        least = min(times, default=None)
+        return max(least, LATE_PASS) if least is not None and late else least
+
+    async def _looks(self, turn: _Turn, pass_: _Pass) -> list[_Look]:
         """Each target in its turn. Where one failure ends all: what has ended first, and nothing is begun after it."""
         groups = by_target(turn.context.records)
         alone = turn.config.on_partial_failure == "wait"
         order = groups if alone else sorted(groups, key=self._order_of_begin)
         looks: dict[Key, _Look] = {}
-        failed, pass_ = False, _Pass(self._argocd)
+        failed = False
         for number, attempts in enumerate(sorted(order, key=lambda group: pass_.failed_at(group[-1])), 1):
             if failed:
                 look = self._glance(attempts)
             elif pass_.is_over or turn.context.called_off():
-                look = self._later(attempts)
+                look = self._later(turn, attempts)
             else:
-                look = await self._look(turn, attempts)
+                look = await self._look_in_time(turn, attempts, pass_)
                 pass_.note_of(look.wait.record if look.wait is not None else None, look.error)
             failed = failed or (look.failed and not alone)
             looks[attempts[-1].key] = look
@@ -345,10 +418,10 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         last = attempts[-1]
         return 0 if last.state.final else 1 if self._argocd.observe(last).present else 2
 
-    def _later(self, attempts: Sequence[Record]) -> _Look:
+    def _later(self, turn: _Turn, attempts: Sequence[Record]) -> _Look:
         """A target that is left to the next pass: nothing is done about it, and nothing is concluded."""
         last = attempts[-1]
-        if last.state is TargetState.WRONG_REVISION:
+        if last.state is TargetState.WRONG_REVISION or self._is_to_be_tried_again(turn, attempts):
             return _Look(attempts, wait=Observation(last, TRYING_AGAIN(message=last.message)))
         if last.state.final:
             return _Look(attempts)
@@ -362,12 +435,22 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         seen = self._argocd.observe(last)
         return _Look([*past, seen.record], wait=None if seen.record.state.final else seen)
 
+    async def _look_in_time(self, turn: _Turn, attempts: Sequence[Record], pass_: Pass) -> _Look:
+        try:
+            async with pass_.limit():
+                return await self._look(turn, attempts)
+        except TimeoutError:
+            return self._later(turn, attempts)
+
     async def _look(self, turn: _Turn, attempts: Sequence[Record]) -> _Look:
         *past, record = attempts
-        if record.state.final and record.state is not TargetState.WRONG_REVISION:
+        again = self._is_to_be_tried_again(turn, attempts)
+        if record.state.final and record.state is not TargetState.WRONG_REVISION and not again:
             return _Look(attempts)
         try:
             request = turn.wishes.request(record.key, record.entries)
+            if again:
+                return await self._try_again(turn, request, attempts)
             if record.state.final:
                 return await self._repeat(turn, request, attempts)
             seen = await self._argocd.pursue(record, request, turn.origin)
@@ -401,10 +484,15 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
             now = asyncio.get_running_loop().time()
             kept = self._argocd.attempt(last.key, last.stamp)
             if kept.repeat_at is None:
-                kept.repeat_at = now + pause_before(count, _BETWEEN_ATTEMPTS)
+                kept.repeat_at = now + pause_before(count, BETWEEN_ATTEMPTS)
             if now < kept.repeat_at:
                 said = TRYING_AGAIN(message=last.message)
                 return _Look(attempts, wait=Observation(last, said, notable=True, look_after=kept.repeat_at - now))
+        return await self._anew(turn, request, attempts)
+
+    async def _anew(self, turn: _Turn, request: UpdateRequest, attempts: Sequence[Record]) -> _Look:
+        """Intend a new attempt."""
+        context = turn.context
         if turn.full:
             return _Look(attempts, refusal=NO_NEW_ATTEMPT(why=NO_ROOM()))
         try:
@@ -413,15 +501,56 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         except (TargetError, StampError, Forbidden) as error:
             # The last attempt ended as it did; that there is no other is not its end.
             return _Look(attempts, refusal=NO_NEW_ATTEMPT(why=error))
-        return _Look([*attempts, new], intends=True)
+        return _Look([*attempts, msgspec.structs.replace(new, after_errors=context.errors)], intends=True)
 
-    def _finish(self, turn: _Turn, records: Sequence[Record], refusals: Sequence[str]) -> Finished:
+    # -- after an error that was counted ----------------------------------------------------------------------------
+
+    def _is_to_be_tried_again(self, turn: _Turn, attempts: Sequence[Record]) -> bool:
+        """Whether the last attempt ended badly, that has been counted, and another may follow."""
+        last, context = attempts[-1], turn.context
+        return last.after_errors < context.errors and self._may_follow(last) and not _is_over(context, attempts)
+
+    def _may_follow(self, last: Record) -> bool:
+        """Whether an attempt may follow *last*, which has ended badly.
+
+        Not where it is not known that it came to nothing: what runs must not be doubled, and what is deployed, and
+        maybe was replaced by something newer since, not be deployed again.
+        """
+        if last.state is TargetState.SUPERSEDED:
+            return self._argocd.observe(last).repeatable
+        return came_to_nothing(last)
+
+    async def _try_again(self, turn: _Turn, request: UpdateRequest, attempts: Sequence[Record]) -> _Look:
+        """Make a new attempt, on what is certainly as it is."""
+        last = attempts[-1]
+        if last.state is TargetState.SUPERSEDED:
+            await self._argocd.applications.read_live(last.key)
+            if not self._may_follow(last):
+                return _Look(attempts)
+        return await self._anew(turn, request, attempts)
+
+    def _failed(self, turn: _Turn, failed: Finished, elapsed: float = 0.0) -> Erred | Finished:
+        """*failed* as an error, after which those of the targets that ended badly are tried again; else final."""
+        context = turn.context
+        bad = [each for each in by_target(failed.records) if each[-1].state is not TargetState.SUCCEEDED]
+        if turn.full or not all(self._may_follow(attempts[-1]) for attempts in bad):
+            return failed
+        if any(_is_over(context, attempts, elapsed) for attempts in bad):
+            late = any(attempts[-1].after_errors < context.errors for attempts in bad)
+            return dataclasses.replace(failed, message=_timed_out(context, failed.message)) if late else failed
+        pause = pause_before(context.errors + 1, BETWEEN_ATTEMPTS)
+        return Erred(failed.message, failed=True, retry_after=pause, output=failed.output, records=failed.records)
+
+    def _finish(
+        self, turn: _Turn, records: Sequence[Record], refusals: Sequence[str], elapsed: float
+    ) -> Finished | Erred:
         """All Applications have ended: the step is what the worst is; a dry run says nothing of what is there."""
         ends, output = latest(records), _output(records, turn.context.output)
         bad = [r for r in ends if r.state is not TargetState.SUCCEEDED]
         if bad:
             said = [*(r.message for r in bad), *refusals]
-            return Finished(StepStatus.FAILED, first_few(said), output, records=records)
+            failed = Finished(StepStatus.FAILED, first_few(said), output, records=records)
+            return self._failed(turn, failed, elapsed)
         judged = [r for r in ends if not r.sync.dry_run and turn.wishes.judges(r)]
         check = HealthCheckStep(uses=USES, config=check_config(judged)) if judged else None
         return Finished(StepStatus.SUCCEEDED, left_out_message(output), output, check, records)
@@ -435,37 +564,21 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         if seen.held:
             kept.held = True
             return record
-        late = seen.issued and record.free_since is None and context.now - context.started_at > _PROMPT
+        # An attempt after an error has what is left of the time.
+        first = record.after_errors == 0 and record.free_since is None
+        late = seen.issued and first and context.now - context.started_at > _PROMPT
         if kept.held or late:
             kept.held, kept.free_since = False, str(Time.of(context.now))
-        # Until it is written it is known here only.
-        return msgspec.structs.replace(record, free_since=kept.free_since or record.free_since)
+        return self._as_known(record)
 
     # -- towards an end -------------------------------------------------------------------------------------------
-
-    async def _unseen(self, turn: _Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting | None:
-        """What to wait for before the time is up; None if it is.
-
-        That a sync did not end in time is never said from the cache alone: Argo CD's API server may be away, and the
-        sync have ended long ago.
-        """
-        under_way = [wait.record for wait in waits if not wait.record.state.final]
-        try:
-            for record in under_way:
-                await self._argocd.applications.read_live(record.key)
-        except KubeError as error:
-            said = UNSEEN_WHEN_TIME_WAS_UP(time=turn.context.time, why=error)
-            return Waiting(said, records, notable=True, error=error)
-        if any(self._argocd.observe(record).record.state.final for record in under_way):
-            return Waiting(first_few([wait.message for wait in waits]), records, look_after=0.0)
-        return None
 
     def _time_out(self, turn: _Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting | Finished:
         """The step has had its time: let go of what is under way, or end it."""
         context = turn.context
         if turn.config.on_timeout == "terminate":
             message = _timed_out(context, first_few([wait.message for wait in waits]))
-            return _to_be_ended(context, records, waits, message)
+            return _marked(context, records, waits, message)
         present = {(wait.record.key, wait.record.stamp): wait.present for wait in waits}
         ended = [
             left(record, present[record.key, record.stamp]) if (record.key, record.stamp) in present else record
@@ -477,9 +590,9 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
     def _terminating(self, turn: _Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting:
         """One target has failed: end the others, too."""
         said = ENDING_THE_OTHERS(failures=first_few(_failures(records)), waits=first_few([w.message for w in waits]))
-        return _to_be_ended(turn.context, records, waits, said)
+        return _marked(turn.context, records, waits, said)
 
-    async def _end_rest(self, turn: _Turn) -> Waiting | Finished:
+    async def _end_rest(self, turn: _Turn) -> Waiting | Finished | Erred:
         """Terminate what was under way when the step had had its time, or when one target had failed."""
         context = turn.context
         failures = _failures(context.records)
@@ -489,18 +602,20 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         if isinstance(outcome, Waiting):
             said = _said_of_end(context, reasons, outcome.message)
             return dataclasses.replace(outcome, message=said)
-        stopped = {(record.key, record.stamp) for record in context.records if record.stopping_since}
+        stopped = {(record.key, record.stamp) for record in to_be_ended(context.records, context.errors)}
         others = [record.message for record in latest(outcome) if (record.key, record.stamp) in stopped]
-        return Finished(
+        failed = Finished(
             StepStatus.FAILED,
             _said_of_end(context, reasons, first_few(others if reasons else [*others, *failures])),
             _output(outcome, context.output),
             records=outcome,
         )
+        # A time-out is final.
+        return self._failed(turn, failed) if reasons else failed
 
     def _out_of_patience(self, context: StepContext) -> bool:
         """Whether the end was waited for long enough; by our own clock from when this process first saw that it is."""
-        marked = [record for record in context.records if record.stopping_since]
+        marked = to_be_ended(context.records, context.errors)
         kept = self._argocd.attempt(marked[0].key, marked[0].stamp)
         now = asyncio.get_running_loop().time()
         if kept.give_up_at is None:
@@ -596,9 +711,21 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         return said
 
 
-def _time_left(context: StepContext, look: _Look) -> float | None:
-    """Seconds that the target may still take; None while its time does not run."""
-    return None if look.wait is None or look.wait.held else context.time_left(look.attempts)
+def _records(looks: Sequence[_Look]) -> list[Record]:
+    records = [record for look in looks for record in look.attempts]
+    return [bounded(record, len(records)) for record in records]
+
+
+def _least_left(context: StepContext, looks: Sequence[_Look], elapsed: float) -> float | None:
+    """Seconds until the first target that is waited for has had its time; that of one that is held does not run."""
+    times = [context.time_left(look.attempts) for look in looks if look.wait is not None and not look.wait.held]
+    return min((seconds - elapsed for seconds in times if seconds is not None), default=None)
+
+
+def _is_over(context: StepContext, attempts: Sequence[Record], elapsed: float = 0.0) -> bool:
+    """Whether a target with these *attempts* has had its time."""
+    left = context.time_left(attempts)
+    return left is not None and left <= elapsed
 
 
 def _timed_out(context: StepContext, said: str) -> str:
@@ -608,15 +735,13 @@ def _timed_out(context: StepContext, said: str) -> str:
 
 
 def _check_room(records: Sequence[Record], room: int) -> None:
-    """Raise TargetError if *records* will not fit into *room* bytes of the Promotion."""
+    """Raise LastingError if *records* will not fit into *room* bytes of the Promotion."""
     needed = extent(records)
     if needed > room:
-        raise TargetError(TOO_LARGE(count=len(records), needed=needed, room=room))
+        raise LastingError(TOO_LARGE(count=len(records), needed=needed, room=room))
 
 
-def _to_be_ended(
-    context: StepContext, records: Sequence[Record], waits: Sequence[Observation], message: str
-) -> Waiting:
+def _marked(context: StepContext, records: Sequence[Record], waits: Sequence[Observation], message: str) -> Waiting:
     """Mark what is waited for as to be ended, durably first: its end must not be taken for somebody else's doing."""
     now = str(Time.of(context.now))
     waited_for = {(wait.record.key, wait.record.stamp) for wait in waits}

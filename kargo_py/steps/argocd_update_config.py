@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from kargo_py.argocd.application import describe
 from kargo_py.argocd.options import ResourceName, SyncOptions
 from kargo_py.argocd.sources import HelmParameter, KustomizeImage, SourceUpdate
-from kargo_py.deployers.argocd_admission import TargetError, UpdateRequest
+from kargo_py.deployers.argocd_admission import LastingError, TargetError, UpdateRequest
 from kargo_py.deployers.base import Record
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
@@ -225,16 +225,16 @@ class Wishes:
     def request(self, key: Key, entries: Sequence[int] = ()) -> UpdateRequest:
         """What the entries with these indexes, merged, ask of *key*; without indexes those that name it.
 
-        Raises TargetError if there are none any more, and where they contradict each other.
+        Raises LastingError if there are none any more, and where they contradict each other.
         """
         which = tuple(entries) or tuple(self._by_name.get(key, ()))
         if not which or not all(self._concerns(index, key) for index in which):
-            raise TargetError(NOT_ASKED_FOR(app=describe(key)))
+            raise LastingError(NOT_ASKED_FOR(app=describe(key)))
         if which not in self._merged:
             try:
                 self._merged[which] = self._merge(key, which)
             except ValueError as error:
-                raise TargetError(str(error)) from error
+                raise LastingError(str(error)) from error
         return dataclasses.replace(self._merged[which], key=key, entries=tuple(entries))
 
     def _merge(self, key: Key, which: Sequence[int]) -> UpdateRequest:
@@ -260,7 +260,7 @@ class Wishes:
 
 
 def combined(key: Key, entries: Sequence[tuple[int, AppConfig]], stage: str) -> UpdateRequest:
-    """What *entries*, each with its index, ask of one Application; raises TargetError where they contradict each other.
+    """What *entries*, each with its index, ask of one Application; raises LastingError where they contradict.
 
     What is not given in an entry is left to the others, except that an Application is synced as a whole or in part, and
     in earnest or as a dry run: these two the entries must agree about.
@@ -273,7 +273,7 @@ def combined(key: Key, entries: Sequence[tuple[int, AppConfig]], stage: str) -> 
             if that != this:
                 app, shown = describe(key), (_shown(this), _shown(that))
                 said = CONTRADICTION(one=one, other=other, app=app, field=field, this=shown[0], that=shown[1])
-                raise TargetError(said)
+                raise LastingError(said)
         return this
 
     sync = SyncOptions(

@@ -24,6 +24,7 @@ LEFT_AS_IT_WAS = message(
     "Application.",
     shown=Shown.PROMOTION,
 )
+_NOTHING = {TargetState.FAILED, TargetState.LOST, TargetState.REFUSED, TargetState.WRONG_REVISION}
 _ALL_MESSAGES = 16 * 1024
 _LEAST_MESSAGE = 200
 _LATER = 600
@@ -41,6 +42,20 @@ def by_target(records: Sequence[Record]) -> list[list[Record]]:
 def latest(records: Sequence[Record]) -> list[Record]:
     """The last attempt on each target."""
     return [attempts[-1] for attempts in by_target(records)]
+
+
+def to_be_ended(records: Sequence[Record], errors: int) -> list[Record]:
+    """Those that were asked to end; not those of which that has been counted among the *errors* of the step."""
+    asked = [record for record in records if record.stopping_since]
+    return [record for record in asked if not record.state.final or record.after_errors >= errors]
+
+
+def came_to_nothing(record: Record) -> bool:
+    """Whether the attempt has ended badly, and certainly: nothing of it runs, and nothing was deployed in full."""
+    if record.state in {TargetState.STOPPED, TargetState.NOT_STARTED}:
+        # Another target had failed; an abort ends the step itself.
+        return record.stopping_since is not None
+    return record.state in _NOTHING
 
 
 def changes(records: Sequence[Record]) -> list[Record]:

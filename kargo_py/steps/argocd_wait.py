@@ -21,6 +21,7 @@ from kargo_py.api.promotion import StepStatus
 from kargo_py.api.stamp import StampError
 from kargo_py.api.types import JsonObject, Time
 from kargo_py.argocd.application import Application, describe
+from kargo_py.argocd.operation import IS_GONE
 from kargo_py.argocd.targets import Choice, resolve
 from kargo_py.argocd.waiting import (
     Asked,
@@ -36,15 +37,17 @@ from kargo_py.argocd.waiting import (
     judge,
 )
 from kargo_py.deployers.argocd import ArgoCD
-from kargo_py.deployers.argocd_admission import TargetError
+from kargo_py.deployers.argocd_admission import LastingError
 from kargo_py.deployers.argocd_records import Watched
 from kargo_py.deployers.base import Record, TargetState, footprint
+from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.errors import Conflict, KubeError, NotFound
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.base import Finished, Intend, Pass, StepContext, StepOutcome, StopOutcome, Waiting, first_few
+from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION, AppChoice, Config, read_as
 from kargo_py.steps.creation import not_there, staying, time_left, until_created
+from kargo_py.steps.passes import BETWEEN_ATTEMPTS, LATE_PASS, Pass, look_last
 from kargo_py.steps.step import Services, Step, Work
 
 NAMED_TWICE = message(
@@ -68,6 +71,17 @@ UNSEEN_IN_TIME = message(
     "the time of {time} is up, and whether it came true cannot be seen: {why}",
     do="Argo CD's API server does not answer. The step stays Running until it does. To end it before that, abort the "
     "Promotion.",
+    shown=Shown.PROMOTION,
+)
+NOT_FOUND_IN_TIME = message(
+    "the time of {time} is up: {why}",
+    do="What the step waits for could not be found in that time. Mend what is named, or raise `retry.timeout` of the "
+    "step; then promote again.",
+    shown=Shown.PROMOTION,
+)
+SERVER_IS_SILENT = message(
+    "Argo CD's API server did not answer what Applications there are",
+    do="Of *the time is up*: see that Argo CD's API server answers, then promote again.",
     shown=Shown.PROMOTION,
 )
 IS_SKIPPED = message(
@@ -201,9 +215,16 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
             config = read_config(context.config)
         except ValueError as error:
             return Finished(StepStatus.FAILED, INVALID_CONFIGURATION(faults=error), records=_dropped(context.records))
+        left = context.time_left(context.records)
         if not context.records:
-            return await self._begin(context, config)
-        return await self._go_on(context, config)
+            return await self._begin_in_time(context, config)
+        if not all(record.state.final and record.after_errors < context.errors for record in context.records):
+            return await self._go_on(context, config, left)
+        # It came out badly, and that has been counted.
+        if left is not None and left <= 0:
+            said = NOT_THERE_IN_TIME(time=context.time, message=first_few([r.message for r in context.records]))
+            return Finished(StepStatus.FAILED, said)
+        return await self._begin_in_time(context, config)
 
     async def stop(self, context: StepContext, *, give_up: bool) -> StopOutcome:
         """Nothing was started, so there is nothing to end."""
@@ -212,6 +233,25 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
 
     # -- which Applications -----------------------------------------------------------------------------------------
 
+    async def _begin_in_time(self, context: StepContext, config: ArgoCDWaitConfig) -> StepOutcome:
+        """Begin, or end if the time is up before that."""
+        left = _time_to_begin(context, config)
+        pass_ = Pass(max(left, LATE_PASS) if left is not None else None)
+        try:
+            async with pass_.limit():
+                outcome = await (self._begin_anew(context) if context.records else self._begin(context, config))
+        except TimeoutError:
+            return Finished(StepStatus.ERRORED, NOT_FOUND_IN_TIME(time=context.time, why=SERVER_IS_SILENT()))
+        except KubeError as error:
+            if left is None:
+                raise
+            if left > pass_.elapsed:
+                return Waiting(str(error), error=error, up_in=left - pass_.elapsed)
+            return Finished(StepStatus.ERRORED, NOT_FOUND_IN_TIME(time=context.time, why=error))
+        if isinstance(outcome, Erred) and context.errors and left is not None and left <= pass_.elapsed:
+            return Finished(StepStatus.ERRORED, NOT_FOUND_IN_TIME(time=context.time, why=outcome.message))
+        return outcome
+
     async def _begin(self, context: StepContext, config: ArgoCDWaitConfig) -> StepOutcome:
         """Find the Applications, and say what they are like before Argo CD is asked to look at them."""
         choices = [app.choice(self._argocd.default_namespace) for app in config.apps]
@@ -219,25 +259,42 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
         resolution = resolve(choices, found, _anybody)
         missing = [(choices[index], config.apps[index].patience) for index in resolution.missing]
         if over := [each for each in missing if time_left(each[1], context) <= 0]:
-            return Finished(StepStatus.ERRORED, first_few([not_there(*each) for each in over]))
+            return Erred(first_few([not_there(*each) for each in over]))
         try:
             if missing:
                 return until_created(missing, context)
             stamp = str(context.stamp(1))
-        except (StampError, TargetError) as error:
+        except (StampError, LastingError) as error:
             return Finished(StepStatus.ERRORED, str(error))
         apps = {app.key: app for each in found for app in each}
         if skipped := [app for app in apps.values() if app.metadata.annotations.skip_reconcile == "true"]:
-            return Finished(StepStatus.ERRORED, first_few([IS_SKIPPED(app=app) for app in skipped]))
+            return Erred(first_few([IS_SKIPPED(app=app) for app in skipped]))
         # Its time begins when all are there.
-        late = context.now - context.started_at > _PROMPT
-        since = str(Time.of(context.now)) if late else None
-        records = [
-            _record(apps[key], context.alias, stamp, entries, since) for key, entries in resolution.targets.items()
-        ]
+        since = str(Time.of(context.now)) if context.now - context.started_at > _PROMPT else None
+        records = [_record(apps[key], context, stamp, entries, since) for key, entries in resolution.targets.items()]
         needed, room = footprint(records) + _LATER * len(records), max(context.room, _ENOUGH)
         if needed > room:
             return Finished(StepStatus.ERRORED, TOO_MANY_TO_WAIT_FOR(count=len(records), needed=needed, room=room))
+        return Intend(records)
+
+    async def _begin_anew(self, context: StepContext) -> StepOutcome:
+        """Wait once more for the same Applications, from how they are now."""
+        apps = {old.key: await self._argocd.applications.read_live(old.key) for old in context.records}
+        if gone := [key for key, app in apps.items() if app is None]:
+            return Erred(first_few([IS_GONE(app=describe(key)) for key in gone]))
+        attempt = 1 + max(record.attempt for record in context.records)
+        try:
+            stamp = str(context.stamp(attempt))
+        except StampError as error:
+            return Finished(StepStatus.ERRORED, str(error))
+        records = [
+            msgspec.structs.replace(_record(app, context, stamp, old.entries, old.free_since), attempt=attempt)
+            for old in context.records
+            if (app := apps[old.key]) is not None
+        ]
+        for old in context.records:
+            # It started nothing, so nothing of it has to stay on record.
+            self._argocd.forget(old.key, old.stamp)
         return Intend(records)
 
     async def _find(
@@ -266,23 +323,22 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
 
     # -- how they stand ---------------------------------------------------------------------------------------------
 
-    async def _go_on(self, context: StepContext, config: ArgoCDWaitConfig) -> StepOutcome:
+    async def _go_on(self, context: StepContext, config: ArgoCDWaitConfig, left: float | None) -> StepOutcome:
         """Judge all, and end if that decides it, or if the time is up."""
-        looks, left = await self._looks(context, config), context.time_left(context.records)
+        pass_ = Pass(left)
+        looks = await self._looks(context, config, pass_)
+        left = left - pass_.elapsed if left is not None else None
         if looks.undecided and left is not None and left <= 0:
-            try:
-                # That it did not come true is never said from the cache alone: Argo CD's API server may be away.
-                for record in context.records:
-                    await self._argocd.applications.read_live(record.key)
-            except KubeError as error:
-                said = UNSEEN_IN_TIME(time=context.time, why=error)
-                return Waiting(said, looks.records, notable=True, error=error)
-            looks = await self._looks(context, config)
+            # That it did not come true is never said from the cache alone: Argo CD's API server may be away.
+            if (unseen := await look_last(self._argocd, looks.records)) is not None:
+                said = UNSEEN_IN_TIME(time=context.time, why=unseen)
+                return Waiting(said, looks.records, notable=True, error=unseen)
+            looks = _Looks([self._glance(config, record) for record in looks.records])
             if looks.undecided:
                 said = NOT_THERE_IN_TIME(time=context.time, message=looks.said)
                 return _finished(looks, StepStatus.FAILED, said)
         if not looks.undecided:
-            return _decided(looks)
+            return _decided(looks, context.errors)
         again = [left, *(each.judgement.look_after for each in looks.waits)]
         return Waiting(
             looks.said,
@@ -293,11 +349,18 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
             up_in=left,
         )
 
-    async def _looks(self, context: StepContext, config: ArgoCDWaitConfig) -> _Looks:
+    async def _looks(self, context: StepContext, config: ArgoCDWaitConfig, pass_: Pass) -> _Looks:
         """Each target; where a request failed, and that took long, nothing is asked about those that are left."""
-        seen, pass_ = dict[Key, _Seen](), Pass()
+        seen = dict[Key, _Seen]()
         for record in sorted(context.records, key=self._was_refused):
-            look = await self._look(config, record, ask=not pass_.is_over and not context.called_off())
+            if pass_.is_over or context.called_off():
+                seen[record.key] = self._glance(config, record)
+                continue
+            try:
+                async with pass_.limit():
+                    look = await self._look(config, record)
+            except TimeoutError:
+                look = self._glance(config, record)
             pass_.note(look.error)
             seen[record.key] = look
         return _Looks([seen[record.key] for record in context.records])
@@ -306,23 +369,41 @@ class ArgoCDWait(Step[ArgoCDWaitConfig]):
         watched = self._argocd.attempt(record.key, record.stamp).watched
         return watched is not None and watched.refused != ""
 
-    async def _look(self, config: ArgoCDWaitConfig, record: Record, *, ask: bool) -> _Seen:
-        """How one target stands; with *ask* Argo CD is asked to look at it where it has to be."""
+    def _glance(self, config: ArgoCDWaitConfig, record: Record) -> _Seen:
+        """How one target stands, as far as is known."""
+        app = self._argocd.applications.get(record.key)
         wanted = wanted_of(config, record, self._argocd.default_namespace)
         if wanted is None:
-            lost = Judgement(Standing.FAILED, NOT_CHOSEN_ANY_MORE(app=describe(record.key)))
-            return _Seen(record, self._argocd.applications.get(record.key), lost)
+            return _Seen(record, app, Judgement(Standing.FAILED, NOT_CHOSEN_ANY_MORE(app=describe(record.key))))
+        asking = Asking(Look.DONE if record.looked else Look.WAIT)
+        return self._seen(app, record, self._judge(app, record, wanted, asking), asking)
+
+    async def _look(self, config: ArgoCDWaitConfig, record: Record) -> _Seen:
+        """How one target stands; Argo CD is asked to look at it where it has to be."""
+        wanted = wanted_of(config, record, self._argocd.default_namespace)
+        if wanted is None:
+            return self._glance(config, record)
         app = await self._argocd.applications.read(record.key)
         error = None
-        asking = Asking(Look.DONE) if record.looked else Asking(Look.WAIT)
-        if ask and app is not None and app.metadata.uid == record.uid and not record.looked:
+        asking = Asking(Look.DONE if record.looked else Look.WAIT)
+        if app is not None and app.metadata.uid == record.uid and not record.looked:
             asking, app, error = await self._have_looked_at(app, record)
         judgement = self._judge(app, record, wanted, asking)
-        looked = record.looked or asking.look is Look.DONE
-        if ask and judgement.refresh and app is not None:
+        if judgement.refresh and app is not None:
             # It has looked once, and does not by itself where it should.
             again, app, error = await self._ask_again(app, record)
             judgement = dataclasses.replace(judgement, look_after=again.look_after)
+        return self._seen(app, record, judgement, asking, error)
+
+    def _seen(
+        self,
+        app: Application | None,
+        record: Record,
+        judgement: Judgement,
+        asking: Asking,
+        error: KubeError | None = None,
+    ) -> _Seen:
+        looked = record.looked or asking.look is Look.DONE
         to_be_asked = judgement.standing is Standing.NOT_YET and (judgement.refresh or not looked)
         if to_be_asked and app is not None and (why := self._watched(app, record).refused):
             judgement = Judgement(Standing.NOT_YET, why, judgement.look_after)
@@ -390,13 +471,21 @@ def _anybody(_app: Application) -> None:
     """No Application is barred: it is only looked at."""
 
 
-def _record(app: Application, alias: str, stamp: str, entries: Sequence[int], since: str | None) -> Record:
+def _time_to_begin(context: StepContext, config: ArgoCDWaitConfig) -> float | None:
+    """Seconds in which it has to be known which Applications it is about; None without limit."""
+    if context.timeout is None:
+        return None
+    patience = max(app.patience for app in config.apps)
+    return (context.timeout + patience - (context.now - context.started_at)).total_seconds()
+
+
+def _record(app: Application, context: StepContext, stamp: str, entries: Sequence[int], since: str | None) -> Record:
     return Record(
         kind=USES,
         namespace=app.metadata.namespace,
         name=app.metadata.name,
         uid=app.metadata.uid,
-        step=alias,
+        step=context.alias,
         attempt=1,
         stamp=stamp,
         resource_version=app.metadata.resource_version,
@@ -404,6 +493,7 @@ def _record(app: Application, alias: str, stamp: str, entries: Sequence[int], si
         seen_health=app.status.health.status,
         entries=tuple(entries),
         free_since=since,
+        after_errors=context.errors,
     )
 
 
@@ -419,13 +509,16 @@ def wanted_of(config: ArgoCDWaitConfig, record: Record, default_namespace: str) 
     return [frozenset(app.wait_for) for app in apps]
 
 
-def _decided(looks: _Looks) -> Finished:
-    """The end of a step that has nothing to wait for any more."""
+def _decided(looks: _Looks, errors: int) -> Finished | Erred:
+    """The end of a step that has nothing to wait for any more; where it came out badly another try may help."""
     bad = looks.of(Standing.FAILED, Standing.BROKEN)
     if not bad:
         return _finished(looks, StepStatus.SUCCEEDED, "")
-    status = StepStatus.FAILED if looks.of(Standing.FAILED) else StepStatus.ERRORED
-    return _finished(looks, status, first_few([each.judgement.message for each in bad]))
+    failed = bool(looks.of(Standing.FAILED))
+    status = StepStatus.FAILED if failed else StepStatus.ERRORED
+    ended = _finished(looks, status, first_few([each.judgement.message for each in bad]))
+    pause = pause_before(errors + 1, BETWEEN_ATTEMPTS)
+    return Erred(ended.message, failed=failed, retry_after=pause, output=ended.output, records=ended.records)
 
 
 def _finished(looks: _Looks, status: StepStatus, said: str) -> Finished:

@@ -7,7 +7,6 @@ call comes a moment later or from another process after a crash.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -38,30 +37,6 @@ def _open(value: Any) -> Any:
 
 ROOM = 512 * 1024
 """Bytes that a Promotion should not exceed: etcd takes 1.5 MiB, and its Stage and its readers have to cope with it."""
-
-
-LONG_PASS = 10.0
-"""Seconds after which a pass in which a request failed leaves the other targets to the next one.
-
-Where Argo CD's API server does not answer, each request takes minutes, and an abort is seen between two passes only.
-"""
-
-
-class Pass:
-    """One pass over the targets of a step; it knows when it has lasted long enough."""
-
-    def __init__(self) -> None:
-        self._began = asyncio.get_running_loop().time()
-        self._failed = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the targets that are left are left to the next pass."""
-        return self._failed and asyncio.get_running_loop().time() - self._began >= LONG_PASS
-
-    def note(self, error: KubeError | None) -> None:
-        """A request about a target failed with *error*, or none did."""
-        self._failed = self._failed or error is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import msgspec
 from kargo_py.api.types import Duration, Time
 from kargo_py.argocd.application import Application, describe
 from kargo_py.argocd.targets import Choice
-from kargo_py.deployers.argocd_admission import TargetError
+from kargo_py.deployers.argocd_admission import LastingError
 from kargo_py.deployers.base import Awaited
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
@@ -61,12 +61,12 @@ def not_there(choice: Choice, patience: timedelta) -> str:
 def until_created(missing: Sequence[tuple[Choice, timedelta]], context: StepContext) -> Intend | Waiting:
     """Wait for what these entries are about, each with its patience; durably first, so that the creation wakes us.
 
-    Raises TargetError if that takes more room than there is: selectors can be as long as the spec.
+    Raises LastingError if that takes more room than there is: selectors can be as long as the spec.
     """
     awaited = [_awaited(context.alias, choice) for choice, _ in missing]
     if not all(each in context.awaited for each in awaited):
         if (needed := len(msgspec.json.encode(awaited))) > context.room:
-            raise TargetError(TOO_LONG_TO_WAIT_FOR(needed=needed, room=max(context.room, 0)))
+            raise LastingError(TOO_LONG_TO_WAIT_FOR(needed=needed, room=max(context.room, 0)))
         return Intend((), awaited=awaited)
     said = [
         WAITS_FOR_CREATION(what=_described(choice), time=Time.of(context.started_at + patience))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from kargo_py.controllers.running import Assembly, Options, assemble, run_assembly
+from kargo_py.controllers.running import Assembly, Options, assemble, available_kinds, run_assembly
 from kargo_py.testing.kube_api import KubeApi
 
 INSTANCE = "testing"
@@ -25,9 +25,8 @@ class Controller:
         if self._task is not None:
             raise RuntimeError("the controllers run already; stop() them first")
         client = self._api.client_for("kargo-py")
-        self.assembly = assemble(
-            client, client, self._options.instance or INSTANCE, self._options, now=self._api.clock.now
-        )
+        instance, kinds = self._options.instance or INSTANCE, await available_kinds()
+        self.assembly = assemble(client, client, instance, self._options, now=self._api.clock.now, kinds=kinds)
         ready = asyncio.Event()
         self._task = asyncio.create_task(run_assembly(self.assembly, self._options, ready=ready), name="controllers")
         filled = asyncio.create_task(ready.wait())

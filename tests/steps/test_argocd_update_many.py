@@ -25,7 +25,7 @@ from kargo_py.kube.resources import Resource
 from kargo_py.steps import argocd_update_targets
 from kargo_py.steps.argocd_update import ArgoCDUpdate
 from kargo_py.steps.argocd_update_records import LEAST_EXTENT, bounded, extent
-from kargo_py.steps.base import ROOM, Finished, Intend, StepContext
+from kargo_py.steps.base import ROOM, Erred, Finished, Intend, StepContext
 from tests.kube.fakes import ScriptedClient
 
 pytestmark = pytest.mark.looptime
@@ -143,7 +143,7 @@ async def test_what_others_wrote_is_quoted_in_part(annotation: str) -> None:
     assert isinstance(outcome, Intend)
     assert '"b" in namespace "argocd" is not authorized' in outcome.warning
     assert len(outcome.warning) < 1024
-    assert isinstance(alone, Finished)
+    assert isinstance(alone, Erred)
     assert len(alone.message) < 1024
 
 

@@ -40,6 +40,7 @@ def sections() -> dict[str, Callable[[], str]]:
     return {
         "commands": commands.synopsis,
         **{f"options of {words}": partial(commands.options, each) for words, each in commands.commands().items()},
+        "kinds of steps": steps.kinds,
         **{f"configuration of {uses}": partial(steps.configuration, uses) for uses in steps.CONFIGURATIONS},
         "metrics": metrics.metrics,
         "reasons of Events": events.reasons,

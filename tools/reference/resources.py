@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from kargo_py.api.crd import crd
 from kargo_py.api.kinds import KINDS, Kind
+from kargo_py.steps.schema import JsonObject
 from tools.reference.markdown import code, prose, table
-from tools.reference.schemas import EACH, HEAD, VALUES, JsonObject, fields
+from tools.reference.schemas import EACH, HEAD, VALUES, fields
 
 
 def pages() -> dict[str, str]:
