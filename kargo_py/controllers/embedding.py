@@ -50,6 +50,7 @@ from kargo_py.kube.errors import ConfigError, KubeError
 from kargo_py.kube.rest import RestClient
 from kargo_py.steps.base import Watch
 from kargo_py.steps.http_addresses import Network
+from kargo_py.steps.registry import faults_of, malformed
 from kargo_py.steps.step import Step, Work
 
 AnyClient: TypeAlias = Client | ApiClient
@@ -330,8 +331,12 @@ def _check_client(name: str, client: object) -> None:
 
 def _check_steps(steps: Mapping[str, Step[Any]]) -> None:
     for uses, step in steps.items():
+        if isinstance(step, type):
+            raise TypeError(f"steps[{uses!r}]: give an instance of {step.__name__}, not the class itself")
         if not isinstance(step, Step):
             raise TypeError(f"steps[{uses!r}]: give an instance of a class derived from kargo_py.steps.step.Step")
+        if (why := malformed(uses) or faults_of(type(step))) is not None:
+            raise TypeError(f"steps[{uses!r}]: {why}")
 
 
 async def _ours(client: AnyClient, stack: AsyncExitStack) -> Client:

@@ -127,7 +127,7 @@ class Aborting:
             left = [f"{record.kind} {record.key}" for record in records_of(promotion.status) if not record.state.final]
             return Finished(StepStatus.ABORTED, LEFT_RUNNING(targets=", ".join(left)) if left else "")
         give_up = asked.force or self._out_of_patience(turn, asked)
-        context = self._stepping.context(turn, current, kind)
+        context = await self._stepping.context_to_stop(turn, current, kind, give_up=give_up)
         answer = await self._world.executor.stop(kind, context, give_up=give_up)
         if isinstance(answer, Raised):
             outcome = await self._not_stopped(context, kind, answer.error, give_up=give_up)

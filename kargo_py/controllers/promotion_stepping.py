@@ -230,7 +230,7 @@ class Stepping:
         left = self._time_left(context, run, kind)
         limit = None if kind.keeps_time else left
         if limit is not None and limit <= 0:
-            outcome = await self._timed_out(turn, context, kind)
+            outcome = await self._timed_out(turn, current, kind)
             return await self._after(turn, current, outcome, rules, timed_out=True), False
         is_fresh = with_refresh(turn.promotion) is not turn.promotion
         if (pause := run.again_at - _loop_time()) > 0 and (left is None or left > 0) and not is_fresh:
@@ -249,7 +249,7 @@ class Stepping:
             if answer is None:
                 return await self._under_way(turn, current, limit), False
             if isinstance(answer, TimedOut):
-                outcome = await self._timed_out(turn, context, kind)
+                outcome = await self._timed_out(turn, current, kind)
                 return await self._after(turn, current, outcome, rules, timed_out=True), False
             outcome = outcome_of_answer(answer)
         else:
@@ -279,6 +279,27 @@ class Stepping:
         if turn.owes or begins or (run.effect is Effect.ONCE and turn.is_unwritten):
             await self._writer.record(turn)
         return None
+
+    async def context_to_stop(self, turn: Turn, current: CurrentStep, kind: Step[Any], *, give_up: bool) -> StepContext:
+        """What a step that is to stop is called with: its configuration evaluated, if it still can be.
+
+        After a restart that is done anew. Raises KubeError, unless it is given up.
+        """
+        context, run = self.context(turn, current, kind), turn.run.at(current.alias)
+        if run.is_evaluated:
+            return dataclasses.replace(context, config=run.config)
+        if not has_expressions(context.config):
+            return context
+        try:
+            config = await self._evaluated(turn, current, partial(configuration_for, type(kind)), run.lookups)
+        except (EvaluationError, LookupRefused):
+            return context
+        except KubeError:
+            if not give_up:
+                raise
+            return context
+        run.config, run.is_evaluated = config, True
+        return dataclasses.replace(context, config=config)
 
     def context(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepContext:
         """What the current step is called with, but for its configuration as it is evaluated."""
@@ -350,16 +371,15 @@ class Stepping:
             run.began = _loop_time() - max((context.now - context.started_at).total_seconds(), 0.0)
         return run.began + context.timeout.total_seconds() - _loop_time()
 
-    async def _timed_out(self, turn: Turn, context: StepContext, kind: Step[Any]) -> StepOutcome:
+    async def _timed_out(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepOutcome:
         """The time of the step is up: how it ends."""
-        run = turn.run.at(context.alias)
+        run, context = turn.run.at(current.alias), await self.context_to_stop(turn, current, kind, give_up=True)
         given = await self._world.executor.cancel(turn.run.call)
         if isinstance(given, Finished):
             # It ended while it was being cancelled.
             return given
         last = turn.promotion.status.step_execution_metadata[-1].message or run.said
         text = STEP_TIMED_OUT(alias=context.alias, time=context.time) + (f": {last}" if last else "")
-        context = dataclasses.replace(context, config=run.config if run.is_evaluated else context.config)
         outcome = outcome_of_answer(await self._world.executor.time_out(kind, context, text))
         if isinstance(outcome, Erred):
             text = f"{text}; {outcome.message}"

@@ -6,7 +6,6 @@ find them again.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Sequence
 
@@ -67,10 +66,9 @@ def masked_error(error: KubeError, secrets: Secrets) -> KubeError:
     masked = secrets.mask(said)
     if masked == said:
         return error
-    clean = copy.copy(error)
-    clean.args = (masked,)
-    clean.message = secrets.mask(error.message)
-    clean.__cause__ = clean.__context__ = None
+    # Its kind decides what follows; how it was made is another matter for each kind.
+    clean = type(error).__new__(type(error), masked)
+    clean.__dict__.update(error.__dict__, message=secrets.mask(error.message))
     return clean
 
 

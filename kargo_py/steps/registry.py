@@ -175,12 +175,17 @@ def fault_of(kind: object, name: str) -> str | None:
         return NO_KIND_CLASS()
     if getattr(kind, "uses", None) != name:
         return OTHER_NAME(uses=getattr(kind, "uses", None), name=name)
-    return malformed(name) or next(_faults(kind), None)
+    return malformed(name) or faults_of(kind)
 
 
 def malformed(name: str) -> str | None:
     """Why no kind can have this *name*; None if it can."""
     return None if _NAME.fullmatch(name) else NAME_OF_KIND_MALFORMED()
+
+
+def faults_of(kind: Kind) -> str | None:
+    """What is wrong with the class itself; None if nothing is."""
+    return next(_faults(kind), None)
 
 
 def _faults(kind: Kind) -> Iterator[str]:
