@@ -122,6 +122,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "of type {}": "part of a text, as above",
         "the number {}": "part of a text, as above",
         "more than {}": "a size",
+        "{} bytes": "a size",
         "{} KiB": "a size",
         "{} MiB": "a size",
     },

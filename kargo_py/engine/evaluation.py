@@ -112,14 +112,24 @@ def position_of(promotion: Promotion, index: int) -> Position:
 
 
 def has_expressions(value: Any) -> bool:
-    """Whether anything in *value* is to be evaluated."""
-    return next(templates_in(value), None) is not None
+    """Whether anything in *value* is to be evaluated; asked before each call of a step, so that it must be quick."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            if "${{" in one or "${%" in one:
+                return True
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    return False
 
 
 def may_use_secrets(step: PromotionStep, variables: Sequence[ExpressionVariable]) -> bool:
     """Whether the configuration of *step*, or a variable that it may use, looks up a Secret."""
     texts = [step.config, *(variable.value for variable in (*variables, *step.vars))]
-    return any("ecret" in source for _, source in templates_in(texts))
+    return any("secret" in source.casefold() for _, source in templates_in(texts))
 
 
 def condition(program: Program, position: Position, lookups: Lookups, now: datetime) -> bool:

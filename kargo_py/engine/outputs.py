@@ -6,6 +6,7 @@ too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -83,14 +84,14 @@ def check_room(alias: str, output: Output, promotion: Mapping[str, Any]) -> None
 
 
 def in_bytes(size: int) -> str:
-    """*size* for people: ``2.3 MiB``."""
+    """*size* for people, rounded up: ``2.3 MiB``."""
     if size < 1024:
         return f"{size} bytes"
     return f"{_short(size / 1024)} KiB" if size < 1024 * 1024 else f"{_short(size / 1024 / 1024)} MiB"
 
 
 def _short(number: float) -> str:
-    return f"{number:.1f}".removesuffix(".0")
+    return f"{math.ceil(number * 10) / 10:.1f}".removesuffix(".0")
 
 
 class _Walk:

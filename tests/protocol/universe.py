@@ -206,13 +206,12 @@ class Universe:
         self,
         instance: str = "me",
         delay: float = 0.001,
-        *,
-        further: Mapping[str, Step[Any]] | None = None,
+        steps: Mapping[str, Step[Any]] | None = None,
         **options: Any,
     ) -> AsyncIterator[Process]:
         """A process of ours, running with caches filled; stopped in order at the end if it was not killed.
 
-        *further*: kinds of steps beside the built-in ones.
+        *steps* are kinds of steps besides our own.
         """
         line = Line(client_of(self.core), delay)
         self.lines.append(line)
@@ -223,7 +222,7 @@ class Universe:
             client=line,
             argocd=argocd,
             recorder=recorder,
-            steps={**made(BUILT_IN, Services(line, argocd)), **(further or {})},
+            steps={**made(BUILT_IN, Services(line, argocd)), **(steps or {})},
             checkers={USES: argocd},
             now=self.now,
             **{"executor": executor(), **options},

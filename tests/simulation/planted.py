@@ -20,7 +20,11 @@ from kargo_py.argocd.application import Application
 from kargo_py.argocd.operation import Decision, Verb, Waiting, decide_operation
 from kargo_py.argocd.start import start_patch
 from kargo_py.argocd.stop import Patch, terminate_patch
-from kargo_py.controllers import promotion as promotion_module, sweep as sweep_module
+from kargo_py.controllers import (
+    promotion_aborting as aborting_module,
+    promotion_stepping as stepping_module,
+    sweep as sweep_module,
+)
 from kargo_py.controllers.promotion import PromotionReconciler
 from kargo_py.deployers import argocd as deployer
 from kargo_py.kube.client import PatchType
@@ -155,7 +159,8 @@ def _stumbles_over_annotations(monkeypatch: pytest.MonkeyPatch) -> None:
             return msgspec.json.decode(annotation)
         return read_abort(annotation)
 
-    monkeypatch.setattr(promotion_module, "read_abort", read)
+    monkeypatch.setattr(aborting_module, "read_abort", read)
+    monkeypatch.setattr(stepping_module, "read_abort", read)
 
 
 def _asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
