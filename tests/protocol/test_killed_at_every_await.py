@@ -215,13 +215,13 @@ class Proof:
                 await self.world.run(*STEPS)
                 dying = asyncio.ensure_future(life.died.wait())
                 with life.lived():
-                    process = self.world.process(further=self._kinds(), executor=self._executor("first"))
+                    process = self.world.process(steps=self._kinds(), executor=self._executor("first"))
                     living = asyncio.ensure_future(self._live(process))
                 await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
                 self.awaits = life.awaits
                 if life.is_over:
                     name = "first" if self._keeps_disk else "second"
-                    async with self.world.process(further=self._kinds(), executor=self._executor(name)):
+                    async with self.world.process(steps=self._kinds(), executor=self._executor(name)):
                         await self.world.ended()
                         await asyncio.sleep(30)
                 self.status = lasting(self.world.promotion()["status"])
