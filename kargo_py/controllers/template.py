@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionStep
 from kargo_py.api.stage import Stage
-from kargo_py.engine.checks import Program, check, program_of_promotion, program_of_stage
+from kargo_py.engine.checks import Draft, check, draft_of_promotion, draft_of_stage
 from kargo_py.engine.problems import Problem
 from kargo_py.engine.tasks import Find, inflate
 from kargo_py.messages import Shown, message
@@ -46,27 +46,27 @@ class Rulebook:
         if variables is not None and written is not None:
             bare = written.replace(spec=written.spec.replace(vars=()))
             stage = stage.replace(spec=stage.spec.replace(vars=variables, promotion_template=bare))
-        return self._judged(program_of_stage(stage, self.find))
+        return self._judged(draft_of_stage(stage, self.find))
 
     def own(self, promotion: Promotion, variables: Sequence[ExpressionVariable]) -> Template:
         """The steps that the author of *promotion* wrote, with *variables*."""
         promotion = promotion.replace(spec=promotion.spec.replace(vars=variables))
-        program = program_of_promotion(promotion)
-        if any(step.task is not None for step in program.steps):
-            found = inflate(program.steps, variables, self.find, namespace=promotion.namespace, root=program.root)
-            program = Program(
+        draft = draft_of_promotion(promotion)
+        if any(step.task is not None for step in draft.steps):
+            found = inflate(draft.steps, variables, self.find, namespace=promotion.namespace, root=draft.root)
+            draft = Draft(
                 found.steps,
-                program.variables,
+                draft.variables,
                 found.origins,
-                program.places,
+                draft.places,
                 found.problems,
                 found.missing,
-                root=program.root,
+                root=draft.root,
             )
-        return self._judged(program)
+        return self._judged(draft)
 
-    def _judged(self, program: Program) -> Template:
-        return Template(program.steps, program.variables, check(program, self.kinds))
+    def _judged(self, draft: Draft) -> Template:
+        return Template(draft.steps, draft.variables, check(draft, self.kinds))
 
 
 def template_variables(stage: Stage) -> Sequence[ExpressionVariable]:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kargo_py.api.promotion import PromotionStep
 from kargo_py.engine.checks import check_promotion, check_task
-from kargo_py.engine.checks_config import places_of
+from kargo_py.engine.evaluation import places_of
 from kargo_py.engine.problems import MOST_PROBLEMS, Place, Problem, refused, written
 from kargo_py.expressions.environment import Context, environment, evaluate_variables
 from kargo_py.expressions.functions import promotion_functions, status_functions
@@ -827,7 +827,7 @@ def evaluated(promotion: Any, step: PromotionStep) -> None:
     scope = Scope(here, {**functions, **status_functions("step-1", ())}, NOW)
     kind = KINDS[step.uses or ""]
     try:
-        config = render_all(step.config, scope, places_of(kind.config_model))
+        config = render_all(step.config, scope, places_of(kind))
     except Missing:
         return
     read_as(kind.config_model, {} if config is None else config)
