@@ -156,13 +156,14 @@ class Templates:
             return
         begin, expression = alone
         for node in outcomes(expression.tree):
+            one = chain(node)
             if isinstance(node, Literal) and isinstance(node.value, str) and spoiled_text(node.value):
                 said = GUESSED_TEXT(text=shortened(node.value, _MOST_OF_TEXT), value=_shown(_guess(node.value)))
-            elif what := _spoiled(chain(node), scene):
+            elif what := _spoiled(one, scene):
                 said = GUESSED(what=what)
             else:
                 continue
-            placed = TemplateError(said, template.source, begin + node.at, Kind.EVALUATION)
+            placed = TemplateError(said, template.source, begin + (one or node).at, Kind.EVALUATION)
             self._findings.add(place, str(placed), warning=True)
 
     def check_condition(self, source: str, place: Place, scene: Scene) -> None:

@@ -514,7 +514,7 @@ class TestTasks:
                 "E spec.promotionTemplate.spec.steps[2].config.text: no step has the alias 'a'; did you mean "
                 "outputs['d::a']?"
             ),
-            "E spec.promotionTemplate.spec.steps[2].config.text: no step has the alias 'd::z'",
+            "E spec.promotionTemplate.spec.steps[2].config.text: no step has the alias 'd::z'; did you mean d::c?",
             (
                 "E spec.promotionTemplate.spec.steps[2].config.text: only steps of a task have task.outputs; here, use "
                 "outputs"
