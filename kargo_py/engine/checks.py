@@ -14,7 +14,7 @@ from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionStep,
 from kargo_py.api.promotion_task import ClusterPromotionTask, PromotionTask
 from kargo_py.api.stage import Stage
 from kargo_py.engine.checks_config import Uncheckable, config_faults
-from kargo_py.engine.checks_expressions import Templates, constant_condition, spoiled_variable
+from kargo_py.engine.checks_expressions import Templates, spoiled_variable
 from kargo_py.engine.checks_names import Scene, Steps, hint
 from kargo_py.engine.evaluation import places_of
 from kargo_py.engine.plain import kibibytes, look_at
@@ -230,7 +230,7 @@ class _Check:
         origin, alias = self._draft.origins[index], self._aliases[index]
         place = origin.step
         self._check_alias(index, alias, place)
-        runs = constant_condition(step.if_)
+        runs = self._templates.condition(step.if_)
         self._check_kind(step, place, sure=bool(runs) and not step.continue_on_error)
         if step.retry is not None and step.retry.timeout is not None and step.retry.timeout.nanoseconds < 0:
             self._findings.add(place.below("retry", "timeout"), NEGATIVE_TIMEOUT(), warning=True)

@@ -689,6 +689,16 @@ class TestHostile:
         assert len(found) <= MOST_PROBLEMS + 1
         assert sum(len(str(problem)) for problem in found) < 250_000
 
+    def test_many_conditions(self) -> None:
+        """The effort is that of all steps together."""
+        steps = [{"uses": "compose", "if": f"${{{{ {n} == {'1+' * 200}1 }}}}"} for n in range(900)]
+
+        begun = time.process_time()
+        found = told(check_promotion(promotion_of(steps), KINDS))
+
+        assert time.process_time() - begun < 10
+        assert found[-1] == "W spec.steps: there is more that is wrong than is told here"
+
     def test_many_problems(self) -> None:
         """Reasons to refuse go before warnings, and it is said that there are more."""
         config = {"a": ["${{ vars.x }}" for _ in range(150)], "b": ["${{ 1 + }}" for _ in range(90)]}
