@@ -13,9 +13,10 @@ from typing import Any, Final
 from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionStep, PromotionTaskReference
 from kargo_py.api.promotion_task import ClusterPromotionTask, PromotionTask
 from kargo_py.api.stage import Stage
-from kargo_py.engine.checks_config import Uncheckable, config_faults, places_of
-from kargo_py.engine.checks_expressions import Templates, constant_condition, spoiled_variable
+from kargo_py.engine.checks_config import Uncheckable, config_faults
+from kargo_py.engine.checks_expressions import Templates, spoiled_variable
 from kargo_py.engine.checks_names import Scene, Steps, hint
+from kargo_py.engine.evaluation import places_of
 from kargo_py.engine.plain import kibibytes, look_at
 from kargo_py.engine.problems import Findings, Path, Place, Problem, shortened
 from kargo_py.engine.tasks import (
@@ -229,7 +230,7 @@ class _Check:
         origin, alias = self._draft.origins[index], self._aliases[index]
         place = origin.step
         self._check_alias(index, alias, place)
-        runs = constant_condition(step.if_)
+        runs = self._templates.condition(step.if_)
         self._check_kind(step, place, sure=bool(runs) and not step.continue_on_error)
         if step.retry is not None and step.retry.timeout is not None and step.retry.timeout.nanoseconds < 0:
             self._findings.add(place.below("retry", "timeout"), NEGATIVE_TIMEOUT(), warning=True)
@@ -272,7 +273,7 @@ class _Check:
             if template is None:
                 continue
             self._templates.check(template, place.below(*path), scene)
-            if kind is not None and not places_of(kind.config_model)(path):
+            if kind is not None and not places_of(kind)(path):
                 self._templates.check_guess(template, place.below(*path), scene)
         if kind is None:
             return

@@ -144,9 +144,30 @@ class Templates:
                     placed = TemplateError(error.why, template.source, begin + error.at, error.kind)
                     self._findings.add(place, WITHOUT_VALUE(error=placed))
 
+    def _constant(self, template: Template) -> bool:
+        """Whether *template* has one value, which is quickly found."""
+        short = len(template.source) <= _MOST_OF_CONSTANT
+        return short and all(self._look(one).constant for _, one in _expressions(template))
+
+    def condition(self, source: str | None) -> bool | None:
+        """What the condition of a step always is; None if that depends. What is wrong with it is told elsewhere."""
+        if not source:
+            return True
+        if self.exhausted or len(source) > _MOST_OF_CONSTANT:
+            return None
+        try:
+            template = parse_template(source)
+        except ExpressionError:
+            return None
+        alone = _alone(template)
+        if alone and isinstance(called := chain(alone[1].tree), Called) and called.name in {"always", "success"}:
+            return True
+        value = _rendered(template) if self._constant(template) else None
+        return value if isinstance(value, bool) else None
+
     def check_guess(self, template: Template, place: Place, scene: Scene) -> None:
         """Check what would be lost where the place takes any value."""
-        if constant(template):
+        if self._constant(template):
             value = _rendered(template)
             if isinstance(value, float) and value - value != 0:
                 self._findings.add(place, NOT_A_NUMBER_OF_JSON(value=format_float(value)))
@@ -156,13 +177,14 @@ class Templates:
             return
         begin, expression = alone
         for node in outcomes(expression.tree):
+            one = chain(node)
             if isinstance(node, Literal) and isinstance(node.value, str) and spoiled_text(node.value):
                 said = GUESSED_TEXT(text=shortened(node.value, _MOST_OF_TEXT), value=_shown(_guess(node.value)))
-            elif what := _spoiled(chain(node), scene):
+            elif what := _spoiled(one, scene):
                 said = GUESSED(what=what)
             else:
                 continue
-            placed = TemplateError(said, template.source, begin + node.at, Kind.EVALUATION)
+            placed = TemplateError(said, template.source, begin + (one or node).at, Kind.EVALUATION)
             self._findings.add(place, str(placed), warning=True)
 
     def check_condition(self, source: str, place: Place, scene: Scene) -> None:
@@ -176,7 +198,7 @@ class Templates:
             return
         self.check(template, place, scene)
         beside = "".join(part for part in template.parts if isinstance(part, str)).strip()
-        if constant(template):
+        if self._constant(template):
             value = _rendered(template)
             if isinstance(value, bool):
                 self._findings.add(place, IF_CONSTANT(value=_shown(value)), warning=True)
@@ -217,30 +239,6 @@ def _effort(source: str) -> int:
         at = min(ends, default=len(source))
         effort += at - begin
     return effort
-
-
-def constant(template: Template) -> bool:
-    """Whether *template* has one value, which is quickly found."""
-    return len(template.source) <= _MOST_OF_CONSTANT and all(
-        _look_at(one).constant for _, one in _expressions(template)
-    )
-
-
-def constant_condition(source: str | None) -> bool | None:
-    """What the condition of a step always is; None if that depends. What is none is told elsewhere."""
-    if not source:
-        return True
-    try:
-        template = parse_template(source) if len(source) <= _MOST_OF_CONSTANT else None
-    except ExpressionError:
-        return None
-    if template is None:
-        return None
-    alone = _alone(template)
-    if alone and isinstance(called := chain(alone[1].tree), Called) and called.name in {"always", "success"}:
-        return True
-    value = _rendered(template) if constant(template) else None
-    return value if isinstance(value, bool) else None
 
 
 def _alone(template: Template) -> tuple[int, Expression] | None:

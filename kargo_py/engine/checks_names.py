@@ -378,5 +378,6 @@ def hint(name: str, known: Iterable[str], *certain: str) -> str:
     if certain:
         return DID_YOU_MEAN(what=shortened(certain[0], _MOST_OF_NAME))
     by_lower = {one.lower(): one for one, _ in zip(known, range(_MOST_COMPARED), strict=False)}
-    close = get_close_matches(name.lower(), by_lower, 1, 0.8) if len(name) <= _MOST_OF_NAME else []
+    alike = 0.75 if len(name) > 3 else 0.8
+    close = get_close_matches(name.lower(), by_lower, 1, alike) if len(name) <= _MOST_OF_NAME else []
     return DID_YOU_MEAN(what=shortened(by_lower[close[0]], _MOST_OF_NAME)) if close else ""

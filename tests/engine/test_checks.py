@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kargo_py.api.promotion import PromotionStep
 from kargo_py.engine.checks import check_promotion, check_task
-from kargo_py.engine.checks_config import places_of
+from kargo_py.engine.evaluation import places_of
 from kargo_py.engine.problems import MOST_PROBLEMS, Place, Problem, refused, written
 from kargo_py.expressions.environment import Context, environment, evaluate_variables
 from kargo_py.expressions.functions import promotion_functions, status_functions
@@ -193,7 +193,7 @@ class TestNames:
             ("${{ outputs['nope']['x'] }}", "E no step has the alias 'nope'"),
             ("${{ outputs.nope }}", "E no step has the alias 'nope'"),
             ("${{ $env.outputs.nope.x }}", "E no step has the alias 'nope'"),
-            ("${{ outputs.comit.x }}", "E no step has the alias 'comit'; did you mean commit?"),
+            ("${{ outputs.commits.x }}", "E no step has the alias 'commits'; did you mean commit?"),
             ("${{ outputs.after.x }}", "E the step 'after' has not run by then"),
             ("${{ outputs.here.x }}", "E the step 'here' has not run by then"),
             ("${{ stepMetas.nope.Status }}", "E no step has the alias 'nope'"),
@@ -334,7 +334,10 @@ class TestConfig:
             ({"texts": "${{ vars.x }}"}, ["config.texts: there is no such field"]),
             ({"number": "many"}, ["config.number: Input should be a valid integer, unable to parse string as an"]),
             ({"items": [{"size": 1}, {}]}, ["config.items[1].size: must be given"]),
-            ({"items": [{"sise": "${{ vars.x }}"}]}, ["config.items[0].size: must be given", "config.items[0].sise: "]),
+            (
+                {"items": [{"sizes": "${{ vars.x }}"}]},
+                ["config.items[0].size: must be given", "config.items[0].sizes: "],
+            ),
             ({"labels": {"a": 1, "b": "${{ 1 }}"}}, ["config.labels.a: must be a string; "]),
             ({"items": {"size": "${{ vars.x }}"}}, []),
             ({"text": "${{ vars.x }}", "number": "${{ vars.x }}", "flag": "${{ vars.x }}"}, []),
@@ -514,7 +517,7 @@ class TestTasks:
                 "E spec.promotionTemplate.spec.steps[2].config.text: no step has the alias 'a'; did you mean "
                 "outputs['d::a']?"
             ),
-            "E spec.promotionTemplate.spec.steps[2].config.text: no step has the alias 'd::z'",
+            "E spec.promotionTemplate.spec.steps[2].config.text: no step has the alias 'd::z'; did you mean d::c?",
             (
                 "E spec.promotionTemplate.spec.steps[2].config.text: only steps of a task have task.outputs; here, use "
                 "outputs"
@@ -686,6 +689,16 @@ class TestHostile:
         assert len(found) <= MOST_PROBLEMS + 1
         assert sum(len(str(problem)) for problem in found) < 250_000
 
+    def test_many_conditions(self) -> None:
+        """The effort is that of all steps together."""
+        steps = [{"uses": "compose", "if": f"${{{{ {n} == {'1+' * 200}1 }}}}"} for n in range(900)]
+
+        begun = time.process_time()
+        found = told(check_promotion(promotion_of(steps), KINDS))
+
+        assert time.process_time() - begun < 10
+        assert found[-1] == "W spec.steps: there is more that is wrong than is told here"
+
     def test_many_problems(self) -> None:
         """Reasons to refuse go before warnings, and it is said that there are more."""
         config = {"a": ["${{ vars.x }}" for _ in range(150)], "b": ["${{ 1 + }}" for _ in range(90)]}
@@ -827,7 +840,49 @@ def evaluated(promotion: Any, step: PromotionStep) -> None:
     scope = Scope(here, {**functions, **status_functions("step-1", ())}, NOW)
     kind = KINDS[step.uses or ""]
     try:
-        config = render_all(step.config, scope, places_of(kind.config_model))
+        config = render_all(step.config, scope, places_of(kind))
     except Missing:
         return
     read_as(kind.config_model, {} if config is None else config)
+
+
+def of_schema(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> st.SearchStrategy[Any]:
+    """Values about as *schema* has them, some of them as expressions."""
+    if "$ref" in schema:
+        return of_schema(root["$defs"][schema["$ref"].rpartition("/")[2]], root, depth)
+    for choice in ("anyOf", "oneOf"):
+        if choice in schema:
+            return st.one_of([of_schema(one, root, depth) for one in schema[choice]])
+    if "enum" in schema or "const" in schema:
+        return st.sampled_from(schema.get("enum", [schema.get("const")]))
+    match schema.get("type"):
+        case "object" if "properties" in schema:
+            made = {name: of_schema(one, root, depth + 1) for name, one in schema["properties"].items()}
+            required = set(schema.get("required", ()))
+            optional = {name: one for name, one in made.items() if name not in required and depth < 5}
+            return st.fixed_dictionaries({name: made[name] for name in required}, optional=optional)
+        case "array":
+            return st.lists(of_schema(schema.get("items", {}), root, depth + 1), min_size=1, max_size=2)
+        case "string":
+            return TEXTS
+        case "integer" | "number":
+            return NUMBERS
+        case "boolean":
+            return FLAGS
+        case "null":
+            return st.none()
+    return st.dictionaries(st.sampled_from("ab"), TEXTS | NUMBERS, max_size=2)
+
+
+@pytest.mark.parametrize("uses", sorted(KINDS))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_of_each_kind(uses: str, data: st.DataObject) -> None:
+    """Of configurations as each kind takes them, none is refused that the kind would take."""
+    schema = KINDS[uses].config_model.model_json_schema()
+    step = {"uses": uses, "config": data.draw(of_schema(schema, schema))}
+    promotion = promotion_of([step], {"x": "x", "n": "3"})
+
+    if refused(check_promotion(promotion, KINDS)):
+        with pytest.raises((ConfigurationError, ValueError)):
+            evaluated(promotion, (promotion.spec.steps or ())[0])
