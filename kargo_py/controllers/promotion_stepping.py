@@ -266,6 +266,7 @@ class Stepping:
             errors=errors_of(promotion),
             freight=promotion.status.freight,
             collection=promotion.status.freight_collection,
+            mask=turn.run.secrets.mask,
         )
         return dataclasses.replace(context, spare=self._spare(turn, context))
 

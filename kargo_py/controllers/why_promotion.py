@@ -52,9 +52,9 @@ from kargo_py.kube.clock import in_short
 from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE, ArgoCDUpdate
 from kargo_py.steps.argocd_wait import NOT_CHOSEN_ANY_MORE, USES as ARGOCD_WAIT, ArgoCDWait, read_config, wanted_of
 from kargo_py.steps.config import INVALID_CONFIGURATION
+from kargo_py.steps.registry import BUILT_IN
 
 ABORT_NOT_SEEN = message(
     "it is to be aborted, as {actor} asked; a controller that runs sees that at once",
@@ -248,10 +248,7 @@ ASK_THE_STAGE = message(
     shown=Shown.ANSWER,
 )
 
-STEP_TIMES: Final[Mapping[str, timedelta | None]] = {
-    ARGOCD_UPDATE: ArgoCDUpdate.default_timeout,
-    ARGOCD_WAIT: ArgoCDWait.default_timeout,
-}
+STEP_TIMES: Final[Mapping[str, timedelta | None]] = {uses: kind.default_timeout for uses, kind in BUILT_IN.items()}
 """The kinds of steps that the controllers of this version have, with how long a step takes at most by default."""
 
 _MOST_TARGETS = 20

@@ -39,6 +39,7 @@ from kargo_py.kube.writes import contains, guarded_patch, merge_diff, uninterrup
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_wait import USES as ARGOCD_WAIT
 from kargo_py.steps.base import Watch
+from kargo_py.steps.objects import FREIGHTS as FREIGHTS, STAGES as STAGES  # noqa: PLC0414 - given on with the others
 from kargo_py.steps.step import Step
 
 OBJECT_UNREADABLE = message(
@@ -59,8 +60,6 @@ NOT_READ = message(
 )
 
 PROMOTIONS = Resource(GROUP, VERSION, "promotions", "Promotion")
-STAGES = Resource(GROUP, VERSION, "stages", "Stage")
-FREIGHTS = Resource(GROUP, VERSION, "freights", "Freight")
 TASKS = Resource(GROUP, VERSION, "promotiontasks", "PromotionTask")
 CLUSTER_TASKS = Resource(GROUP, VERSION, "clusterpromotiontasks", "ClusterPromotionTask", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)

@@ -7,6 +7,7 @@ missing, :class:`~kargo_py.expressions.lookups.Missing` is raised, and the calle
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -175,7 +176,7 @@ def _scope(program: Program, position: Position, lookups: Lookups, now: datetime
     """All that the step's expressions are evaluated with; raises VariableError and Missing."""
     functions = promotion_functions(program.freight, lookups)
     before = environment(program.context, alias=position.alias)
-    variables = evaluate_variables(program.variables, Scope(before, functions, now, lookups.seen))
+    variables = evaluate_variables(program.variables, Scope(before, functions, now, lookups.seen, lookups.allowance))
     here = environment(
         program.context,
         alias=position.alias,
@@ -183,10 +184,10 @@ def _scope(program: Program, position: Position, lookups: Lookups, now: datetime
         outputs=position.outputs,
         steps=position.before,
     )
-    own = Scope(here, functions, now, lookups.seen)
+    own = Scope(here, functions, now, lookups.seen, lookups.allowance)
     variables = evaluate_variables(position.step.vars, own, variables)
     everything = {**functions, **status_functions(position.alias, position.before)}
-    return Scope({**here, "vars": variables}, everything, now, lookups.seen)
+    return dataclasses.replace(own, environment={**here, "vars": variables}, functions=everything)
 
 
 def _shown(value: Value) -> str:

@@ -286,8 +286,9 @@ def _said(alias: str, status: StepStatus, message: str) -> str:
     message = message or NO_REASON()
     if message.startswith(f'step "{alias}" '):
         return message
-    named = STEP_FAILED if status is StepStatus.FAILED else STEP_ERRORED
-    return named(alias=alias, message=message)
+    if status is StepStatus.FAILED:
+        return STEP_FAILED(alias=alias, message=message)
+    return STEP_ERRORED(alias=alias, message=message)
 
 
 def _cut_for(status: PromotionStatus, message: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -84,7 +85,7 @@ def evaluate_variables(
     """The values of *variables*, in order: each may use *known* and those before it. Raises VariableError."""
     made = dict(known or {})
     for variable in variables:
-        here = Scope({**scope.environment, "vars": made}, scope.functions, scope.now, scope.seen)
+        here = dataclasses.replace(scope, environment={**scope.environment, "vars": made})
         try:
             made = {**made, variable.name: render(variable.value, here).variable()}
         except ExpressionError as error:

@@ -38,6 +38,8 @@ from kargo_py.expressions.tree import (
     Unary,
 )
 from kargo_py.expressions.values import (
+    MAX_STEPS,
+    Allowance,
     AnyMap,
     Budget,
     Function,
@@ -93,13 +95,23 @@ class Expression:
     _code: _Code
 
     def evaluate(
-        self, environment: Mapping[str, Value], functions: Functions | None = None, *, now: datetime | None = None
+        self,
+        environment: Mapping[str, Value],
+        functions: Functions | None = None,
+        *,
+        now: datetime | None = None,
+        allowance: Allowance | None = None,
     ) -> Value:
-        """The value in *environment*; without *now*, ``now()`` is 1970. Raises ExpressionError."""
+        """The value in *environment*; without *now*, ``now()`` is 1970. Raises ExpressionError.
+
+        What it takes is taken from *allowance*, if it is one of several expressions.
+        """
         budget = Budget()
         moment = gotime.Time.of(now or datetime.fromtimestamp(0, UTC))
         run = _Run(environment, functions or {}, BuiltinCall(budget, moment), budget)
         try:
+            if allowance is not None:
+                allowance.check()
             value = self._code(run)
             budget.measure(value)
         except _Positioned as error:
@@ -108,6 +120,9 @@ class Expression:
             raise ExpressionError(str(fault), self.source, self.tree.at, fault.kind) from None
         except RecursionError:
             raise _too_deep(self.source) from None
+        finally:
+            if allowance is not None:
+                allowance.steps -= MAX_STEPS - budget.steps
         return value
 
 

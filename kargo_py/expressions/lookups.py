@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
+from kargo_py.expressions.values import Allowance
 from kargo_py.expressions.writing import quoted
 
 MASK: Final = "***"
@@ -106,6 +107,7 @@ class Lookups:
         self.secrets = secrets or Secrets()
         self._known: dict[Lookup, Mapping[str, Any] | None] = {}
         self._text = 0
+        self.allowance = Allowance()
         self._touched = False
 
     def put(self, lookup: Lookup, found: Mapping[str, Any] | None) -> None:
@@ -158,6 +160,7 @@ async def resolved(
     evaluate: Callable[[], Result], lookups: Lookups, read: Callable[[Lookup], Awaitable[Mapping[str, Any] | None]]
 ) -> Result:
     """The value of *evaluate*, with all that it misses read into *lookups*, each once."""
+    lookups.allowance = Allowance()
     while True:
         try:
             return evaluate()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from kargo_py.expressions.errors import ExpressionError, Fault, Kind, LimitFault
 from kargo_py.expressions.evaluator import REMEMBERED_LENGTH, Expression, Functions, prepare
 from kargo_py.expressions.numbers import format_float, parse_bool, parse_float
-from kargo_py.expressions.values import MAX_TEXT, Budget, Guess, Value, as_text
+from kargo_py.expressions.values import MAX_TEXT, Allowance, Budget, Guess, Value, as_text
 from kargo_py.expressions.writing import from_json, to_json
 
 _BEGIN: Final = re.compile(r"\$\{\{|\$\{%")
@@ -99,6 +99,8 @@ class Scope:
     now: datetime
     seen: Callable[[str], None] | None = None
     """Told of the text of each expression's result, as it is put in."""
+    allowance: Allowance = field(default_factory=Allowance)
+    """What all of them together may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,8 @@ def render(source: str, scope: Scope) -> Rendered:
 
 def _evaluated(template: Template, begin: int, expression: Expression, scope: Scope) -> Value:
     try:
-        return expression.evaluate(scope.environment, scope.functions, now=scope.now)
+        allowance = scope.allowance
+        return expression.evaluate(scope.environment, scope.functions, now=scope.now, allowance=allowance)
     except ExpressionError as error:
         raise TemplateError(error.why, template.source, begin + error.at, error.kind) from None
 

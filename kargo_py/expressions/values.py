@@ -20,6 +20,8 @@ Value: TypeAlias = Any
 
 MAX_STEPS: Final = 300_000
 """Parts evaluated, counting each again for each item that a predicate looks at; some tenths of a second."""
+MAX_ALL_STEPS: Final = 1_000_000
+"""The same for all expressions of one step of a Promotion together; nothing else runs meanwhile."""
 MAX_MEMORY: Final = 1_000_000
 """Items of lists and maps made; the limit is that of the Go library."""
 MAX_TEXT: Final = 1_048_576
@@ -30,6 +32,20 @@ MAX_NESTING: Final = 100
 """How deep a value may nest."""
 _WORD: Final = (1 << 64) - 1
 _SIGN: Final = 1 << 63
+
+
+class Allowance:
+    """How many steps all expressions that belong together may still take; one of them takes MAX_STEPS at most."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self) -> None:
+        self.steps = MAX_ALL_STEPS
+
+    def check(self) -> None:
+        """Raise LimitFault when all is used up."""
+        if self.steps < 0:
+            raise LimitFault(f"the expressions of the step take more than {MAX_ALL_STEPS} steps together")
 
 
 class Budget:

@@ -32,6 +32,10 @@ def _never() -> bool:
     return False
 
 
+def _open(value: Any) -> Any:
+    return value
+
+
 ROOM = 512 * 1024
 """Bytes that a Promotion should not exceed: etcd takes 1.5 MiB, and its Stage and its readers have to cope with it."""
 
@@ -73,6 +77,7 @@ class StepContext:
     ``config`` is what the expressions in it became. ``errors`` is how many times in a row the step has erred: a step
     with targets may make that many new attempts on each. ``work_dir`` belongs to this Promotion alone, and is there for
     kinds that fill or read it. ``freight`` is what is promoted, ``collection`` all that the Stage will have then.
+    ``mask`` takes what came from Secrets out of a value that is to be kept where others may read it.
     """
 
     instance: str
@@ -97,6 +102,7 @@ class StepContext:
     work_dir: Path | None = None
     freight: FreightReference | None = None
     collection: FreightCollection | None = None
+    mask: Callable[[Any], Any] = _open
 
     @property
     def room(self) -> int:

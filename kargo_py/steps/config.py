@@ -28,6 +28,12 @@ NOT_A_STRING = message(
     'Write `"123456"`.',
     shown=Shown.PROMOTION,
 )
+IS_NULL = message(
+    "must be a string, and is null",
+    do="Part of *invalid configuration*: most often an expression reads a variable, an output or a field that is not "
+    "there. Correct its name, or give another value with `??`.",
+    shown=Shown.PROMOTION,
+)
 IS_REQUIRED = message(
     "must be given",
     do="Part of *invalid configuration*: the step's reference says what this field is for.",
@@ -176,11 +182,13 @@ def what_is_wrong(fault: ErrorDetails) -> str:
     match fault["type"]:
         case "string_type" if isinstance(fault["input"], int | float):  # in YAML without quotes; bool is int
             return NOT_A_STRING()
+        case "string_type" if fault["input"] is None:
+            return IS_NULL()
         case "missing":
             return IS_REQUIRED()
         case "extra_forbidden":
             return NO_SUCH_FIELD()
-        case "model_type":
+        case "model_type" | "dict_type" | "mapping_type":
             return NOT_AN_OBJECT()
         case "is_instance_of" | "sequence_str":
             return NOT_A_LIST()

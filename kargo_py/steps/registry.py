@@ -13,6 +13,10 @@ from typing import Any, TypeAlias
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import ArgoCDUpdate
 from kargo_py.steps.argocd_wait import ArgoCDWait
+from kargo_py.steps.compose_output import ComposeOutput
+from kargo_py.steps.fail import Fail
+from kargo_py.steps.set_freight_alias import SetFreightAlias
+from kargo_py.steps.set_metadata import SetMetadata
 from kargo_py.steps.step import Services, Step
 
 GROUP = "kargo_py.steps"
@@ -28,7 +32,7 @@ Kind: TypeAlias = type[Step[Any]]
 Kinds: TypeAlias = Mapping[str, Kind]
 """Kinds of steps by what ``uses`` says."""
 
-_BUILT_IN: tuple[Kind, ...] = (ArgoCDUpdate, ArgoCDWait)
+_BUILT_IN: tuple[Kind, ...] = (ArgoCDUpdate, ArgoCDWait, ComposeOutput, Fail, SetFreightAlias, SetMetadata)
 
 BUILT_IN: Kinds = {kind.uses: kind for kind in _BUILT_IN}
 

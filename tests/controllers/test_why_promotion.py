@@ -315,7 +315,7 @@ PENDING = [
     pytest.param({"raw": promotion(steps=None), "on": stage()}, ["it has no steps"], [], id="no steps"),
     pytest.param(
         {"raw": promotion(steps=[{"uses": "git-clone"}]), "on": stage()},
-        ['the kind of step "git-clone" is none of those that kargo-py has by itself (argocd-update, argocd-wait)'],
+        ['the kind of step "git-clone" is none of those that kargo-py has by itself (argocd-update, argocd-wait, '],
         [],
         id="unknown step",
     ),

@@ -17,7 +17,7 @@ from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.functions import promotion_functions, status_functions
 from kargo_py.expressions.lookups import Lookup, Lookups, Missing, Secrets, Source, TooManyLookups, resolved
 from kargo_py.expressions.parser import PREDICATES
-from kargo_py.expressions.templates import Scope, render, render_all
+from kargo_py.expressions.templates import ConfigurationError, Scope, render, render_all
 from kargo_py.expressions.values import Guess
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -252,6 +252,23 @@ class TestLookups:
         here = Scope({}, promotion_functions([], lookups), NOW)
         with pytest.raises(TooManyLookups):
             await resolved(lambda: render("${{ map(1..200, configMap(string(#))) }}", here), lookups, reader)
+
+    async def test_all_together_are_bounded(self) -> None:
+        """Many expressions, each within its own limit, do not hold up everything else, however often they are begun."""
+        lookups = Lookups()
+        config = [*["${{ len(filter(1..25000, # > 0)) }}"] * 20, "${{ configMap('a').k }}"]
+
+        async def reader(_: Lookup) -> Mapping[str, Any] | None:
+            return {"k": "v"}
+
+        def evaluated(count: int) -> Any:
+            here = Scope({}, promotion_functions([], lookups), NOW, lookups.seen, lookups.allowance)
+            return render_all(config[-count:], here)
+
+        assert await resolved(lambda: evaluated(3), lookups, reader) == [25000, 25000, "v"]
+        with pytest.raises(ConfigurationError, match="take more than 1000000 steps together"):
+            await resolved(lambda: evaluated(21), lookups, reader)
+        assert await resolved(lambda: evaluated(3), lookups, reader) == [25000, 25000, "v"]
 
     def test_too_large(self) -> None:
         """All that is read for one step counts, names and what is nested too."""

@@ -33,8 +33,9 @@ from kargo_py.local.apiserver.server import ApiServer
 from kargo_py.local.apiserver.store import Event, object_key
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD
 from kargo_py.local.argocd.timing import Timing, Version
-from kargo_py.steps.argocd_update import USES, ArgoCDUpdate
-from kargo_py.steps.argocd_wait import USES as WAIT, ArgoCDWait
+from kargo_py.steps.argocd_update import USES
+from kargo_py.steps.registry import BUILT_IN, made
+from kargo_py.steps.step import Services
 from tests.in_process import api_server, create_namespaces
 
 JsonObject = dict[str, Any]
@@ -59,6 +60,7 @@ class Line:
         self.fault: Callable[[Key, Any], Exception | None] = lambda _key, _body: None
         self.patches: list[tuple[Key, Any]] = []
         self.before_create: Callable[[], Awaitable[None]] | None = None
+        self.before_patch: Callable[[str, Key, Any], Awaitable[None]] | None = None
         self.creates: list[str] = []
         self.gets: list[tuple[str, Key]] = []
         self.writes: list[tuple[str, Key, Any]] = []
@@ -132,6 +134,8 @@ class Line:
         """Note a patch; that which ``last_write`` says, by its number, is the last one of this process."""
         if key in self.refuse or where in self.forbidden:
             raise Forbidden(403, "Forbidden", "no")
+        if self.before_patch is not None:
+            await self.before_patch(where, key, json.loads(body))
         self.writes.append((where, key, json.loads(body)))
         number = len(self.writes)
         self._end_with(number, "before")
@@ -216,7 +220,7 @@ class Universe:
             client=line,
             argocd=argocd,
             recorder=recorder,
-            steps={USES: ArgoCDUpdate(argocd), WAIT: ArgoCDWait(argocd)},
+            steps=made(BUILT_IN, Services(line, argocd)),
             checkers={USES: argocd},
             now=self.now,
             **options,

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from inspect import getdoc
 from typing import Any
 
 from pydantic import BaseModel
 
 from kargo_py.api.crd import field_docs
-from kargo_py.steps import argocd_update, argocd_update_config, argocd_wait
+from kargo_py.steps.registry import BUILT_IN
 from tools.reference.markdown import table
 from tools.reference.schemas import HEAD, fields
 
-CONFIGURATIONS: Mapping[str, type[BaseModel]] = {
-    argocd_update.USES: argocd_update_config.ArgoCDUpdateConfig,
-    argocd_wait.USES: argocd_wait.ArgoCDWaitConfig,
-}
+CONFIGURATIONS: Mapping[str, type[BaseModel]] = {uses: kind.config_model for uses, kind in BUILT_IN.items()}
 """The model of each kind of step."""
 
 
 def configuration(uses: str) -> str:
-    """The table of the fields that ``config`` of such a step may have."""
-    return table(HEAD, fields(schema(CONFIGURATIONS[uses])))
+    """The table of the fields that ``config`` of such a step may have; in words where their names are free."""
+    model = CONFIGURATIONS[uses]
+    rows = fields(schema(model))
+    return table(HEAD, rows) if rows else f"{getdoc(model)}\n"
 
 
 def schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
 from kargo_py.local.apiserver.reading import unsigned
 from kargo_py.local.apiserver.store import Store, Stored, TooLarge, object_key
+from kargo_py.local.apiserver.structured import equal
 from kargo_py.local.apiserver.views import in_order, private, shown
 from kargo_py.local.apiserver.wire import JsonObject, copied, encode
 
@@ -225,7 +226,7 @@ class Writer:
         errors += kind.rules.validate(obj, old, target.subresource, errors)
         if errors:
             raise _invalid(kind, obj, target.name, errors)
-        if obj == old or managed.with_old_times(old, obj) is old:
+        if equal(obj, old) or managed.with_old_times(old, obj) is old:
             return Written(existing, old=old)
         if is_deletable(kind, obj):
             if not options.dry_run:
