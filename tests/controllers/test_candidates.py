@@ -15,7 +15,7 @@ JsonObject = dict[str, Any]
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 WH = FreightOrigin(kind="Warehouse", name="wh")
-FOLLOW = {"autoPromotionOptions": {"selectionPolicy": "MatchUpstream"}}
+FOLLOW: JsonObject = {"autoPromotionOptions": {"selectionPolicy": "MatchUpstream"}}
 
 
 def stage(name: str = "prod", **sources: Any) -> Stage:
