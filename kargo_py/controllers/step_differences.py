@@ -38,6 +38,17 @@ IS_ANOTHER = message(
     shown=Shown.EVENT,
 )
 
+OF_SIZE = message(
+    "a {kind} of {count}",
+    do="Part of *the steps were replaced*: another list or map stands there.",
+    shown=Shown.EVENT,
+)
+NOT_THERE = message(
+    "not there",
+    do="Part of *the steps were replaced*: one of the two does not have that field.",
+    shown=Shown.EVENT,
+)
+
 _BEGINS = re.compile(r"\$\{\{|\$\{%")
 _LATER = re.compile(r"\b(outputs|task|stepMetas|status|always|success|failure)\b")
 """What an expression has in it that only a running Promotion can tell."""
@@ -123,9 +134,6 @@ def _equal(one: Any, other: Any) -> bool:
 class _Absent:
     """Stands for a field that is not there."""
 
-    def __repr__(self) -> str:
-        return "not there"
-
 
 _ABSENT = _Absent()
 
@@ -191,9 +199,9 @@ def _told(path: Path, given: Any, wanted: Any) -> str:
 def _shown(value: Any) -> str:
     """*value* in a few characters; of what may be a secret in a list or map not more than its size."""
     if isinstance(value, _Absent):
-        return repr(value)
+        return NOT_THERE()
     if isinstance(value, dict | list):
         kind = "map" if isinstance(value, dict) else "list"
-        return f"a {kind} of {len(value)}"
+        return OF_SIZE(kind=kind, count=len(value))
     text = f'"{value}"' if isinstance(value, str) else str(value).lower()
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"

@@ -308,11 +308,11 @@ PENDING = [
     ),
     pytest.param(
         {"raw": promotion(freight=None, origin={"kind": "Warehouse", "name": "wh"}), "on": stage()},
-        ["spec.freight is not set"],
-        [],
+        ["it is its turn"],
+        ["ends as Errored"],
         id="origin",
     ),
-    pytest.param({"raw": promotion(steps=None), "on": stage()}, ["it has no steps"], [], id="no steps"),
+    pytest.param({"raw": promotion(steps=None), "on": stage()}, ["it is its turn"], ["ends as Errored"], id="no steps"),
     pytest.param(
         {"raw": promotion(steps=[{"uses": "git-clone"}]), "on": stage()},
         ['the kind of step "git-clone" is none of those that kargo-py has by itself (argocd-update, argocd-wait, '],
