@@ -14,7 +14,7 @@ from kargo_py.cli.main import app
 from tests.offline.pipelines import SECRET, WHOLE
 
 DOCUMENTS = [document for text in WHOLE.values() for document in yaml.safe_load_all(text)]
-ODD = st.sampled_from(
+ODD: st.SearchStrategy[Any] = st.sampled_from(
     [
         *(None, True, 0, -1, 1.5, 10**30, "", " ", "x", "${{", "${{ }}", "${{ vars }}", "${{ outputs }}", "null"),
         *("${{ secret('creds') }}", "${{ secret(vars.tag) }}", "${{ configMap('../x').y }}", "${{ 1/0 }}", "a" * 300),
