@@ -128,7 +128,8 @@ class Admission:
         decision = await self._decided(promotion, stage, await self._templates.of(stage))
         if decision.rests_on_little:
             live = world.stage_models.read(await world.stages.read_live(Key(stage.namespace, stage.name)))
-            if live is None:
+            if live is None or live.metadata.deletion_timestamp is not None:
+                # Nothing begins there any more. To belong to it would be to go with it; another may come in its place.
                 return None
             await self._templates.look_at(promotion.namespace, task_references(promotion.spec.steps or ()))
             decision = await self._decided(promotion, live, await self._templates.of_now(live))

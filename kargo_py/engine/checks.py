@@ -13,9 +13,10 @@ from typing import Any, Final
 from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionStep, PromotionTaskReference
 from kargo_py.api.promotion_task import ClusterPromotionTask, PromotionTask
 from kargo_py.api.stage import Stage
-from kargo_py.engine.checks_config import Uncheckable, config_faults, places_of
+from kargo_py.engine.checks_config import Uncheckable, config_faults
 from kargo_py.engine.checks_expressions import Templates, constant_condition, spoiled_variable
 from kargo_py.engine.checks_names import Scene, Steps, hint
+from kargo_py.engine.evaluation import places_of
 from kargo_py.engine.plain import kibibytes, look_at
 from kargo_py.engine.problems import Findings, Path, Place, Problem, shortened
 from kargo_py.engine.tasks import (
@@ -272,7 +273,7 @@ class _Check:
             if template is None:
                 continue
             self._templates.check(template, place.below(*path), scene)
-            if kind is not None and not places_of(kind.config_model)(path):
+            if kind is not None and not places_of(kind)(path):
                 self._templates.check_guess(template, place.below(*path), scene)
         if kind is None:
             return

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic.errors import PydanticUserError
 
 from kargo_py.engine.problems import Path
-from kargo_py.expressions.templates import Places, any_place, string_places
 from kargo_py.messages import Shown, message
 from kargo_py.steps.config import Config, what_is_wrong
 
@@ -22,16 +19,6 @@ NOT_CHECKED = message(
 )
 
 _ABSENT = "missing"
-
-
-@lru_cache(maxsize=256)
-def places_of(model: type[Config]) -> Places:
-    """The places of the configuration that take strings and nothing else."""
-    try:
-        return string_places(model.model_json_schema())
-    except PydanticUserError:
-        # A model may have types that no schema can describe; then nothing is known of any place
-        return any_place
 
 
 class Uncheckable(Exception):

@@ -23,7 +23,8 @@ _SHOWN = Shown.PROMOTION | Shown.STAGE
 
 MALFORMED = message(
     "not an expression: {error}",
-    do="Correct the expression where the caret points: see [Expressions](expressions.md).",
+    do="Correct the expression where the caret points: see [Expressions](expressions.md). To YAML, ` #` without quotes "
+    "around it begins a comment, so that the rest of the expression is missing.",
     shown=_SHOWN,
 )
 WITHOUT_VALUE = message(
@@ -132,7 +133,7 @@ class Templates:
         """Check what its expressions read and call, and those that are constant."""
         for begin, expression in _expressions(template):
             looked = self._look(expression)
-            found = list(remarks(looked.uses, scene))
+            found = remarks(looked.uses, scene)
             for remark in found:
                 said = TemplateError(remark.text, template.source, begin + remark.at, Kind.EVALUATION)
                 self._findings.add(place, str(said), warning=remark.warning)
@@ -155,13 +156,14 @@ class Templates:
             return
         begin, expression = alone
         for node in outcomes(expression.tree):
+            one = chain(node)
             if isinstance(node, Literal) and isinstance(node.value, str) and spoiled_text(node.value):
                 said = GUESSED_TEXT(text=shortened(node.value, _MOST_OF_TEXT), value=_shown(_guess(node.value)))
-            elif what := _spoiled(chain(node), scene):
+            elif what := _spoiled(one, scene):
                 said = GUESSED(what=what)
             else:
                 continue
-            placed = TemplateError(said, template.source, begin + node.at, Kind.EVALUATION)
+            placed = TemplateError(said, template.source, begin + (one or node).at, Kind.EVALUATION)
             self._findings.add(place, str(placed), warning=True)
 
     def check_condition(self, source: str, place: Place, scene: Scene) -> None:
@@ -281,8 +283,8 @@ def _spoiled(one: Read | Called | None, scene: Scene) -> str | None:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
     if isinstance(value, float):
         return format_json_float(value) if value - value == 0 else format_float(value)
     return shortened(repr(value), _MOST_OF_TEXT)

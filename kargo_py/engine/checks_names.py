@@ -179,12 +179,11 @@ class Remark:
     warning: bool
 
 
-def remarks(found: Uses, scene: Scene) -> Iterator[Remark]:
-    """What is wrong with what an expression reads and calls in *scene*."""
-    for read in found.reads:
-        yield from _of_read(read, scene)
-    for call in found.calls:
-        yield from _of_call(call, scene)
+def remarks(found: Uses, scene: Scene) -> list[Remark]:
+    """What is wrong with what an expression reads and calls in *scene*, in the order of its text."""
+    made = [remark for read in found.reads for remark in _of_read(read, scene)]
+    made += [remark for call in found.calls for remark in _of_call(call, scene)]
+    return sorted(made, key=lambda remark: remark.at)
 
 
 # Functions
@@ -378,7 +377,7 @@ def hint(name: str, known: Iterable[str], *certain: str) -> str:
     """Which of *known* may be meant by *name*, or one that is *certain*."""
     if certain:
         return DID_YOU_MEAN(what=shortened(certain[0], _MOST_OF_NAME))
-    candidates = [one for one, _ in zip(known, range(_MOST_COMPARED), strict=False) if len(one) <= _MOST_OF_NAME]
-    close = get_close_matches(name, candidates, 1, 0.75) if len(name) <= _MOST_OF_NAME else []
-    lower = [one for one in candidates if one.lower() == name.lower()]
-    return DID_YOU_MEAN(what=(lower or close)[0]) if lower or close else ""
+    by_lower = {one.lower(): one for one, _ in zip(known, range(_MOST_COMPARED), strict=False)}
+    alike = 0.75 if len(name) > 3 else 0.8
+    close = get_close_matches(name.lower(), by_lower, 1, alike) if len(name) <= _MOST_OF_NAME else []
+    return DID_YOU_MEAN(what=shortened(by_lower[close[0]], _MOST_OF_NAME)) if close else ""

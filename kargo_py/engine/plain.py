@@ -75,12 +75,12 @@ def look_at(value: Any, most_bytes: int) -> Look:
             return look
         within = len(one) if isinstance(one, Mapping | Sequence) and not isinstance(one, str | bytes) else 0
         if look.values + len(waiting) + within > MAX_VALUES:
-            look.faults.append(((), TOO_MANY_VALUES(most=MAX_VALUES)))
+            look.faults.append((path[:1], TOO_MANY_VALUES(most=MAX_VALUES)))
             return look
         _see(one, path, look, waiting)
         if look.size > most_bytes:
             # Of one long text its own place is more telling than the whole
-            where = path if isinstance(one, str) and len(one) > most_bytes // 2 else ()
+            where = path if isinstance(one, str) and len(one) > most_bytes // 2 else path[:1]
             look.faults.append((where, TOO_LARGE(most=kibibytes(most_bytes))))
             return look
     return look

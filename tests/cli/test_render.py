@@ -81,14 +81,14 @@ def render(tmp_path: Path) -> Render:
 
 
 def document(done: Result) -> JsonObject:
-    assert isinstance(done.stdout, str)
     made: JsonObject = yaml.safe_load(done.stdout)
     return made
 
 
 def step(done: Result, alias: str) -> JsonObject:
-    (found,) = [one for one in document(done)["steps"] if one["as"] == alias]
-    return found
+    found: list[JsonObject] = [one for one in document(done)["steps"] if one["as"] == alias]
+    assert len(found) == 1
+    return found[0]
 
 
 def test_a_pipeline(render: Render) -> None:

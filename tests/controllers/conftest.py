@@ -104,9 +104,7 @@ class Cluster:
             "metadata": {"name": name, "annotations": {ANNOTATION_CUSTOM_STEPS: "allow"}},
             "spec": {
                 "requestedFreight": [{"origin": {"kind": "Warehouse", "name": "wh"}, "sources": {"direct": True}}],
-                "promotionTemplate": {
-                    "spec": {"steps": [{"uses": "argocd-update", "config": {"apps": [{"name": self.app_name(name)}]}}]}
-                },
+                "promotionTemplate": {"spec": {"steps": [step]}},
             },
         }
 

@@ -44,6 +44,8 @@ T = TypeVar("T")
 
 PROJECT = "shop"
 REPO = "https://git.example.com/shop"
+CURRENT = f'${{{{ commitFrom("{REPO}").ID }}}}'
+"""The commit of the Freight that is promoted."""
 SHA = "3f1a0f6c29b54f0a8c7e0f3a3d9a4b5c6d7e8f90"
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 APP = Key("argocd", "shop-dev")
@@ -255,7 +257,9 @@ class Universe:
         self.zero = asyncio.get_running_loop().time()
         await create_namespaces(self.user, PROJECT, APP.namespace)
         origin = {"kind": "Warehouse", "name": "wh"}
-        template = {"spec": {"steps": [{"uses": USES, "config": {"apps": [{"name": APP.name}]}}]}}
+        source = {"repoURL": REPO, "desiredRevision": CURRENT, "updateTargetRevision": True}
+        step = {"uses": USES, "as": "sync", "config": {"apps": [{"name": APP.name, "sources": [source]}]}}
+        template = {"spec": {"steps": [step]}}
         requested = [{"origin": origin, "sources": {"direct": True}}]
         await self._create(STAGES, "dev", spec={"requestedFreight": requested, "promotionTemplate": template})
         await self._create(FREIGHTS, "f1", origin=origin, commits=[{"repoURL": REPO, "id": SHA}])
