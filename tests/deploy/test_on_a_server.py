@@ -28,6 +28,7 @@ ACCOUNT = "system:serviceaccount:kargo-py:kargo-py"
 GOOD = "dev.01k0000000000000000000000a.f1"
 ABORTED = "dev.01k0000000000000000000000b.f1"
 WITHOUT_FREIGHT = "dev.01k0000000000000000000000c.f1"
+FILLED_IN = "last.01k0000000000000000000000e.f1"
 UNAUTHORIZED = "other.01k0000000000000000000000d.f1"
 
 Right = tuple[str, str, str]
@@ -93,6 +94,29 @@ async def requests(cluster: Cluster) -> list[JsonObject]:
     return [event for event in events if event["user"].get("username") == ACCOUNT]
 
 
+async def everything_else(cluster: Cluster) -> None:
+    """A Promotion that is filled in from tasks, reads what expressions can, and names its Freight."""
+    for kind, named in (("PromotionTask", "name-it"), ("ClusterPromotionTask", cluster.project)):
+        alias = "told" if kind == "PromotionTask" else "told-again"
+        rename = {"uses": "set-freight-alias", "config": {"name": "f1", "alias": f"{cluster.project}-{alias}"}}
+        task = {"apiVersion": "kargo.akuity.io/v1alpha1", "kind": kind, "metadata": {"name": named}}
+        await cluster.create({**task, "spec": {"steps": [rename]}})
+    read = {"a": "${{ configMap('none').a ?? 'none' }}", "b": "${{ secret('none').b ?? 'none' }}"}
+    steps = [
+        {"uses": "compose-output", "config": read},
+        {"task": {"name": "name-it"}},
+        {"task": {"name": cluster.project, "kind": "ClusterPromotionTask"}},
+    ]
+    stage = cluster.stage("last")
+    stage["spec"]["promotionTemplate"]["spec"]["steps"] = steps
+    await cluster.create(stage)
+    promotion = cluster.promotion(FILLED_IN, "last")
+    promotion["spec"] = {"stage": "last", "origin": {"kind": "Warehouse", "name": "wh"}}
+    await cluster.create(promotion)
+    await cluster.wait("promotion", FILLED_IN, ".status.phase", "Succeeded")
+    await cluster.kubectl("delete", "clusterpromotiontask", cluster.project)
+
+
 async def test_with_these_rights(cluster: Cluster, tmp_path: Path, logged: list[Any]) -> None:
     """A whole life passes: success, verification, abort, refusals, what follows a conflict. No right is unused."""
     before = len(await requests(cluster))
@@ -125,6 +149,7 @@ async def test_with_these_rights(cluster: Cluster, tmp_path: Path, logged: list[
         await cluster.wait("promotion", UNAUTHORIZED, ".status.phase", "Errored")
         await cluster.wait("stage", "dev", ".status.lastPromotion.name", WITHOUT_FREIGHT)
         await cluster.wait("stage", "other", ".status.lastPromotion.name", UNAUTHORIZED)
+        await everything_else(cluster)
     events = json.loads(await cluster.kubectl("get", "events", "--output=json"))["items"]
     ours = (await requests(cluster))[before:]
 
