@@ -9,6 +9,7 @@ from typing import Final
 
 import typer
 
+from kargo_py.cli.crds import SOURCES_MISSING
 from kargo_py.cli.main import CANNOT_RUN, USAGE_ERROR, fail
 from kargo_py.cli.options import OUTPUT_NOT_KNOWN
 from kargo_py.messages import Shown, message
@@ -69,7 +70,11 @@ def run(names: Sequence[str], options: Options, out: Print, tell: Print) -> None
         kinds = installed_kinds()
     except KindError as error:
         fail(str(error))
-    verdict = lint(list(load(names)), kinds, strict=options.strict)
+    files = list(load(names))
+    try:
+        verdict = lint(files, kinds, strict=options.strict)
+    except OSError as error:
+        fail(SOURCES_MISSING(why=error))
     for line in lines(verdict.findings, options.form):
         out(line)
     tell(summary(verdict))

@@ -95,7 +95,7 @@ On standard output. `why` tells the texts above too, where a Promotion or a Stag
         "What the commands lint and render say of files",
         """\
 On standard output (`lint`) or standard error (`render`), after the file, the line and the column. `lint` says what an \
-API server says of an object, too, and all that [the checks before a Promotion begins](admission.md) find.
+API server says of an object, too, and all that [the checks of steps](checks.md) find.
 """,
     ),
 }

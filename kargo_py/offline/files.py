@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from kargo_py.api.meta import GROUP
 from kargo_py.messages import Shown, message
@@ -60,13 +60,13 @@ class File:
     """It was found in a folder, cannot be read, and does not look as if it had to do with Kargo."""
 
 
-def load(names: Iterable[str], stdin: BinaryIO | None = None) -> Iterator[File]:
+def load(names: Iterable[str]) -> Iterator[File]:
     """The files of *names*, in their order and each once; a folder stands for those below it. Blocks."""
     seen: set[str] = set()
     for name in names:
         if name == STDIN:
             if STDIN not in seen:
-                yield _parsed(STDIN_NAME, (stdin or sys.stdin.buffer).read(MOST_BYTES + 1), given=True)
+                yield _parsed(STDIN_NAME, sys.stdin.buffer.read(MOST_BYTES + 1), given=True)
             seen.add(STDIN)
         elif Path(name).is_dir():
             below = list(_below(name))

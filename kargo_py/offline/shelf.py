@@ -9,6 +9,7 @@ from typing import Final, TypeVar, cast
 from kargo_py.api.types import JsonObject
 from kargo_py.controllers.lookups import CONFIG_MAPS, SECRETS
 from kargo_py.controllers.world import CLUSTER_TASKS, FREIGHTS, STAGES, TASKS
+from kargo_py.engine.problems import written
 from kargo_py.kube.client import Client, Codec
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import Forbidden
@@ -25,6 +26,18 @@ IN_NO_FILE = message(
 MAY_NOT_READ = message(
     '{kind} "{name}" may not be read: {why}',
     do="Use a kubeconfig with that right, or add a file that has the object with `-f`.",
+    shown=Shown.LINT,
+)
+
+NO_TEXT = message(
+    "{object}: {path} must be a text, in quotes ({place})",
+    do="An API server refuses the object. `data` of a ConfigMap and `stringData` of a Secret have only texts: put "
+    "numbers and booleans in quotes.",
+    shown=Shown.LINT,
+)
+NO_BASE64 = message(
+    "{object}: {path} must be base64 ({place})",
+    do="An API server refuses the Secret. Put plain text into `stringData`.",
     shown=Shown.LINT,
 )
 
@@ -73,7 +86,7 @@ class Shelf:
             found |= {one["metadata"]["name"]: one for one in page.items}
             token, first = page.continue_token, False
         for manifest in self._files.by_kind.get(resource.kind, ()):
-            if manifest.namespace in {namespace, ""} or not namespace:
+            if manifest.name and (manifest.namespace in {namespace, ""} or not namespace):
                 found[manifest.name] = _as_served(manifest, Key(namespace, manifest.name))
         return [*found.values()]
 
@@ -83,12 +96,31 @@ class Shelf:
 
 
 def _as_served(manifest: Manifest, key: Key) -> JsonObject:
-    """As an API server gives it back: with its namespace, and all data of a Secret in one form."""
-    metadata = {"namespace": key.namespace, **(manifest.value.get("metadata") or {})}
+    """As an API server gives it back: with its namespace, and all data of a Secret in one form. Raises NotKnown."""
+    metadata = {"namespace": key.namespace, **manifest.value["metadata"]}
     value = {**manifest.value, "metadata": metadata}
-    plain = value.pop("stringData", None)
-    if manifest.kind == SECRETS.kind and isinstance(plain, dict):
-        data = value.get("data")
-        made = {name: base64.b64encode(str(text).encode()).decode() for name, text in plain.items()}
-        value["data"] = {**(data if isinstance(data, dict) else {}), **made}
+    if manifest.kind in {CONFIG_MAPS.kind, SECRETS.kind}:
+        plain = _texts(manifest, "stringData") if manifest.kind == SECRETS.kind else {}
+        value["data"] = _texts(manifest, "data") | {
+            name: base64.b64encode(text.encode()).decode() for name, text in plain.items()
+        }
     return value
+
+
+def _texts(manifest: Manifest, field: str) -> dict[str, str]:
+    """What stands in a field that has texts by names; raises NotKnown if it is no such thing."""
+    value = manifest.value.get(field) or {}
+    for name, text in value.items() if isinstance(value, dict) else [("", None)]:
+        path = (field, name) if name else (field,)
+        if not isinstance(text, str) or (manifest.kind == SECRETS.kind and field == "data" and not _is_base64(text)):
+            said = NO_TEXT if field != "data" or manifest.kind != SECRETS.kind else NO_BASE64
+            raise NotKnown(said(object=manifest.title, path=written(path), place=manifest.place(path)))
+    return dict(value)
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True

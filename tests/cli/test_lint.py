@@ -49,15 +49,15 @@ class TestOutput:
 
     def test_text(self, folder: Path) -> None:
         """One line for each finding; expressions stand below with a caret."""
-        (folder / "stage.yaml").write_text(BAD.replace("success()", "succes()"))
+        (folder / "stage.yaml").write_text(BAD.replace("success()", "succeeded()"))
         done = lint(folder)
         assert done.exit_code == 1
         steps = (
-            f"{folder}/stage.yaml:21:15: error: spec.promotionTemplate.spec.steps[0].if: there is no function succes"
+            f"{folder}/stage.yaml:21:15: error: spec.promotionTemplate.spec.steps[0].if: there is no function succeeded"
         )
         first, *caret, last = done.stdout.splitlines()
         assert first.startswith(steps)
-        assert caret[0] == "    | ${{ succes() && vars.region == 'eu' }}"
+        assert caret[0] == "    | ${{ succeeded() && vars.region == 'eu' }}"
         assert caret[1].endswith("....^")
         assert last.startswith(f"{folder}/stage.yaml:33:17: error: spec.promotionTemplate.spec.steps[3].uses: there is")
         assert done.stderr.startswith("2 errors and 0 warnings in 4 objects of 5 files")

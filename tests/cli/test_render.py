@@ -81,15 +81,14 @@ def render(tmp_path: Path) -> Render:
 
 
 def document(done: Result) -> JsonObject:
-    assert isinstance(done.stdout, str)
     made: JsonObject = yaml.safe_load(done.stdout)
     return made
 
 
 def step(done: Result, alias: str) -> JsonObject:
-    found: JsonObject
-    (found,) = [one for one in document(done)["steps"] if one["as"] == alias]
-    return found
+    found: list[JsonObject] = [one for one in document(done)["steps"] if one["as"] == alias]
+    assert len(found) == 1
+    return found[0]
 
 
 def test_a_pipeline(render: Render) -> None:
@@ -255,6 +254,31 @@ class TestFaults:
         done = render(**{**WHOLE, name: text})
         assert (done.exit_code, done.stdout) == (1, "")
         assert words in done.stderr
+
+    @pytest.mark.parametrize(
+        ("data", "words"),
+        [
+            ("data: {region: 1}", "ConfigMap shop/settings: data.region must be a text, in quotes ("),
+            ("data: [eu]", "ConfigMap shop/settings: data must be a text"),
+            ("data: text", "ConfigMap shop/settings: data must be a text"),
+        ],
+    )
+    def test_malformed_data(self, render: Render, data: str, words: str) -> None:
+        """What an API server would not take is not known, and the note says why."""
+        done = render(**{**WHOLE, "data": DATA.replace("data: {region: eu}", data)})
+        assert done.exit_code == 0
+        assert any(words in note for note in document(done)["notes"])
+
+    @pytest.mark.parametrize(
+        "data", ["data: {password: 'no base64'}", "data: {password: ä}", "stringData: {password: 1}"]
+    )
+    def test_malformed_secrets(self, render: Render, data: str) -> None:
+        """Nor is what is no Secret, and its text is not told."""
+        text = DATA.replace(f"stringData: {{password: {SECRET}}}", data)
+        done = render(**{**WHOLE, "data": text})
+        assert done.exit_code == 0
+        assert any("Secret shop/creds: " in note and "password must be" in note for note in document(done)["notes"])
+        assert "no base64" not in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ spec:
   vars: [{name: app}]
   steps:
     - uses: argocd-update
-      config: {apps: [{name: "${{ vars.app }}", nmae: x}]}
+      config: {apps: [{name: "${{ vars.app }}", naame: x}]}
 """
 
 
@@ -77,16 +77,16 @@ def test_nothing_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "level", "place", "path", "words"),
     [
-        ("- uses: argocd-update\n  confg: {}", "error", (13, 11), "[0].confg", "there is no such field"),
+        ("- uses: argocd-update\n  configg: {}", "error", (13, 11), "[0].configg", "there is no such field"),
         ("- uses: 1e6", "error", (12, 17), "[0].uses", "must be a text, not integer; put it in quotes (YAML reads 1e6"),
         ("- {uses: argocd-update, as: step-1}", "error", (12, 37), "[0].as", "is reserved"),
         ("- {uses: argocd-udpate}", "error", (12, 18), "[0].uses", "there is no kind of step 'argocd-udpate'"),
         ("- {uses: x, retry: {timeout: 5x}}", "error", (12, 38), "[0].retry.timeout", "is not a duration"),
         (
-            "- uses: argocd-update\n  config:\n    apps:\n      - nam: x\n        name: y",
+            "- uses: argocd-update\n  config:\n    apps:\n      - naame: x\n        name: y",
             "error",
             (15, 17),
-            "[0].config.apps[0].nam",
+            "[0].config.apps[0].naame",
             "there is no such field",
         ),
         (
@@ -320,7 +320,7 @@ def cases() -> dict[str, JsonObject]:
     return {
         "good": stage,
         "unknown field": with_spec(nope=1),
-        "unknown field of metadata": {**stage, "metadata": {"name": "x", "lables": {}}},
+        "unknown field of metadata": {**stage, "metadata": {"name": "x", "labelz": {}}},
         "wrong type": with_spec(vars="x"),
         "no name": {**stage, "metadata": {}},
         "generateName": {**stage, "metadata": {"generateName": "x-"}},
