@@ -58,7 +58,7 @@ $(STAMP): pyproject.toml
 	@$(call make-venv,$(VENV),make setup)
 	@$(PYTHON) -c 'import pip, sys; sys.exit([*map(int, pip.__version__.split(".")[:2])] < [25, 1])' \
 	  || $(PYTHON) -m pip install --quiet --upgrade 'pip>=25.1'
-	$(PYTHON) -m pip install --quiet --editable '.[http,local]' --group test --group lint --group docs
+	$(PYTHON) -m pip install --quiet --editable '.[local]' --group test --group lint --group docs
 	@touch $@
 
 .PHONY: test

@@ -38,6 +38,8 @@ class Shown(Flag):
     """What ``/healthz`` and ``/readyz`` answer of a part that is not well."""
     ANSWER = auto()
     """What the commands ``abort`` and ``why`` answer, on standard output."""
+    LINT = auto()
+    """What the commands ``lint`` and ``render`` say of files."""
 
 
 @dataclass(frozen=True, slots=True)

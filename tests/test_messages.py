@@ -120,6 +120,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "STEP:      {}": "a heading",
         "TIMEOUT:   {}": "a heading",
     },
+    "kargo_py.cli.lint": {"kargo-py: {}": "the title of an annotation"},
     "kargo_py.cli.rows": {'Argo CD Application "([^"]*)" in namespace "[^"]*"': "finds the name APP in a text"},
     "kargo_py.controllers.availability": {" and ": "joins names", " or ": "joins names"},
     "kargo_py.controllers.promotion_aborting": {"its deletion": "a name: ACTOR on the page"},
@@ -184,6 +185,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "of the user {}": "part of a text",
         "{} is no uid": "part of a text",
     },
+    "kargo_py.engine.plain": {"{} MiB": "a size", "{} KiB": "a size"},
     "kargo_py.steps.work": {
         "kargo-py step": "the name of a thread",
         "StopIteration raised in a thread: {}": "an exception",
@@ -221,6 +223,19 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.kube.oidc": {"Basic {}": "a header"},
     "kargo_py.kube.rest": {'in "{}"': "names a request", "it ended in the middle of an event": "part of a text"},
     "kargo_py.kube.transport": {"{} of the {}": "a name: CREDENTIALS on the page", "Basic {}": "a header"},
+    "kargo_py.offline.assembling": {"Value error, ": "pydantic's words"},
+    "kargo_py.offline.render": {"<not evaluated> ": "a mark in the output"},
+    "kargo_py.offline.documents": {
+        "a map": "part of a text",
+        "a list": "part of a text",
+        r"^---(?=[ \t\r]|$)[ \t]*(?P<rest>[^\r\n]*)\r?$": "finds where documents begin",
+    },
+    "kargo_py.offline.schemas": {
+        "Value error, ": "pydantic's words",
+        "should match '": "Kubernetes' words",
+        "must be of type ": "Kubernetes' words",
+        "{} in body ": "Kubernetes' words",
+    },
     "kargo_py.steps.base": {"; and {} more": "the end of a list"},
     "kargo_py.steps.registry": {
         "None or a timedelta of more than 0": "a name: FORM on the page",
@@ -230,8 +245,9 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "kargo_py.steps.step": {"{} has no perform": "for programmers"},
     "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
+    "kargo_py.steps.http_config": {"-----BEGIN CERTIFICATE-----": "the first line of a certificate"},
 }
-PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "steps")
+PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "offline", "steps")
 """Those that talk to users.
 
 The simulated Argo CD and the embedded API server say what Argo CD and Kubernetes say, word for word; what else they

@@ -36,12 +36,11 @@ def takes(stage, verified_in):
 async def promote(client, stage, freight):
     # The name is the same every time: this Freight is promoted to this Stage by itself once.
     name, namespace = f"auto.{stage['metadata']['name']}.{freight}", stage["metadata"]["namespace"]
-    steps = stage["spec"]["promotionTemplate"]["spec"]["steps"]
     promotion = {
         "apiVersion": PROMOTIONS.api_version,
         "kind": PROMOTIONS.kind,
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"stage": stage["metadata"]["name"], "freight": freight, "steps": steps},
+        "spec": {"stage": stage["metadata"]["name"], "freight": freight},
     }
     with contextlib.suppress(AlreadyExists):
         await client.create(PROMOTIONS, namespace, encode(promotion), codec=JSON)

@@ -171,7 +171,7 @@ class _Schema:
             for path, keywords in additions.items():
                 _at(out, path).update(keywords)
         for rule in self._kind.rules:
-            if rule.kargos or not self._strict:
+            if rule.kargos if self._strict else rule.ours:
                 rules = _at(out, rule.where).setdefault("x-kubernetes-validations", [])
                 rules.append({"rule": rule.expression, "message": rule.says})
         return out

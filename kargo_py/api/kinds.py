@@ -56,6 +56,8 @@ _SHARD = Column("Shard", r".metadata.labels.kargo\.akuity\.io/shard")
 _READY = Column("Ready", '.status.conditions[?(@.type=="Ready")].status')
 _STATUS = Column("Status", '.status.conditions[?(@.type=="Ready")].message')
 
+_TEMPLATE_REASON = '.status.conditions[?(@.type=="PromotionTemplateValid")].reason'
+
 _CONDITIONS: Mapping[str, JsonObject] = {
     "status.conditions": {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 }
@@ -100,6 +102,7 @@ KINDS: Sequence[Kind] = (
             Column("Promotion", ".status.currentPromotion.name", wide=True, ours=True),
             Column("Last Promotion", ".status.lastPromotion.name", wide=True, ours=True),
             Column("Last Phase", ".status.lastPromotion.status.phase", wide=True, ours=True),
+            Column("Template", _TEMPLATE_REASON, wide=True, ours=True),
         ),
         rules=rules.STAGE,
         additions=_CONDITIONS,

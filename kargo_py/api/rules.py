@@ -15,15 +15,17 @@ from kargo_py.messages import Shown, message
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Something that must be true of the field *where*; ``kargos`` if Kargo's own definition has the rule, too.
+    """Something that must be true of the field *where*; ``kargos`` if Kargo's own definition has the rule.
 
-    *where* is a path like ``spec.steps[]``, with ``[]`` for the items of a list, or "" for the whole object.
+    ``ours`` False: only Kargo's has it. *where* is a path like ``spec.steps[]``, with ``[]`` for the items of a list,
+    or "" for the whole object.
     """
 
     where: str
     expression: str
     says: str
     kargos: bool = False
+    ours: bool = True
 
 
 def unlike(key: str) -> str:
@@ -44,7 +46,8 @@ def text(field: str) -> str:
 
 STEP_OF_A_PROMOTION = message(
     "a Promotion's step must have uses and no task",
-    do="Write the steps of the task out: kargo-py has no webhook that would do it.",
+    do="Leave `spec.steps` out: they are filled in from the Stage's template, with tasks written out. Only Kargo's own "
+    "definition has this rule.",
     shown=Shown.REFUSAL,
 )
 STEP_OF_A_TASK = message(
@@ -54,7 +57,7 @@ STEP_OF_A_TASK = message(
 )
 ONE_OF_USES_AND_TASK = message(
     "exactly one of uses and task must be given",
-    do="Give the step `uses` or `task`, not both. Only steps with `uses` can be copied into a Promotion.",
+    do="Give the step `uses` or `task`, not both.",
     shown=Shown.REFUSAL,
 )
 TASK_CONTINUES_ON_ERROR = message(
@@ -103,8 +106,8 @@ def aliases(steps: str) -> tuple[Rule, Rule]:
 
 ONE_OF_FREIGHT_AND_ORIGIN = message(
     "exactly one of freight and origin must be given",
-    do="Give `spec.freight`. A Promotion with `spec.origin` is taken, but ends as `Errored`: kargo-py does not "
-    "choose the Freight yet.",
+    do="Give `spec.freight`, the name of the Freight; or `spec.origin` for the newest that the Stage may take from "
+    "there.",
     shown=Shown.REFUSAL,
 )
 PROMOTION_ADMITTED = message(
@@ -115,10 +118,14 @@ PROMOTION_ADMITTED = message(
 
 PROMOTION = (
     Rule("spec", "has(self.freight) != has(self.origin)", ONE_OF_FREIGHT_AND_ORIGIN(), kargos=True),
-    Rule("spec.steps[]", "has(self.uses) && !has(self.task)", STEP_OF_A_PROMOTION(), kargos=True),
+    # The steps of a template may be copied as they are, with its tasks: they are written out before they run.
+    Rule("spec.steps[]", "has(self.uses) && !has(self.task)", STEP_OF_A_PROMOTION(), kargos=True, ours=False),
+    Rule("spec.steps[]", "has(self.uses) != has(self.task)", ONE_OF_USES_AND_TASK()),
+    # Compared both ways, as below: configurations have no schema.
     Rule(
         "",
-        "!has(oldSelf.status) || !has(oldSelf.status.admittedAt) || self.spec == oldSelf.spec",
+        "!has(oldSelf.status) || !has(oldSelf.status.admittedAt) "
+        "|| (self.spec == oldSelf.spec && oldSelf.spec == self.spec)",
         PROMOTION_ADMITTED(),
     ),
 )

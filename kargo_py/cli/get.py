@@ -15,6 +15,7 @@ from kargo_py.api.types import JsonObject
 from kargo_py.cli.following import News, following
 from kargo_py.cli.main import USAGE_ERROR, fail
 from kargo_py.cli.objects import NO_SUCH_OBJECT, Session, Where, connected, read, read_all, run
+from kargo_py.cli.options import OUTPUT_NOT_KNOWN
 from kargo_py.cli.rows import (
     DELETED,
     PROMOTION_COLUMNS,
@@ -39,11 +40,6 @@ from kargo_py.kube.errors import Forbidden, NotFound
 from kargo_py.kube.resources import Resource
 from kargo_py.messages import Shown, message
 
-OUTPUT_NOT_KNOWN = message(
-    "--output {form!r}: must be one of {known}",
-    do="Correct `--output`; other forms are for `kubectl`.",
-    shown=Shown.COMMAND_LINE,
-)
 PHASE_NOT_KNOWN = message(
     "--phase {phase!r}: must be one of {known}",
     do="Correct `--phase`.",

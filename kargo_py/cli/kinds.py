@@ -14,8 +14,8 @@ from typing import Any, Final
 import yaml
 
 from kargo_py.api.types import Duration, JsonObject
-from kargo_py.cli.get import OUTPUT_NOT_KNOWN
 from kargo_py.cli.main import USAGE_ERROR, fail
+from kargo_py.cli.options import OUTPUT_NOT_KNOWN
 from kargo_py.messages import Shown, message
 from kargo_py.steps.registry import Found, Kind
 from kargo_py.steps.schema import documented, in_words, innermost

@@ -189,6 +189,14 @@ def run(
             help="How long one call of a step without a time-out may take.",
         ),
     ] = "1h",
+    http_deny: Annotated[
+        str,
+        typer.Option(
+            metavar="NETWORKS",
+            envvar="KARGO_PY_HTTP_DENY",
+            help="Addresses that the step http does not talk to, as 127.0.0.0/8,fd00::/8 [link-local ones alone].",
+        ),
+    ] = "",
     log_format: Annotated[
         str,
         typer.Option(
@@ -216,6 +224,7 @@ def run(
         patience = checks.abort_timeout(abort_timeout)
         limits = step_limits(step_limit or ())
         longest = checks.longest_call(longest_call)
+        http_denied = checks.networks(http_deny)
     except ValueError as error:
         fail(str(error), code=USAGE_ERROR)
     if argocd_kubeconfig and not Path(argocd_kubeconfig).expanduser().exists():
@@ -244,6 +253,7 @@ def run(
         step_limits=limits,
         patience=Patience(longest=longest, blocked=BLOCKED_AFTER),
         interrupts=True,
+        http_denied=http_denied,
         responsibility=Responsibility(shard, default_controller if default_controller is not None else not shard),
     )
     if (why := serve(options)) is not None:
@@ -354,6 +364,81 @@ def why(
 def tell(text: str) -> None:
     """Say on standard error what is no part of the output."""
     typer.echo(text, err=True)
+
+
+@app.command()
+def lint(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help="Manifests: files, folders with all below them, or - for standard input."
+        ),
+    ],
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="WORD", help="text, json, or github: annotations of GitHub Actions."),
+    ] = "text",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A task that is in none of the files is an error, not a warning.")
+    ] = False,
+    fail_on: Annotated[
+        str, typer.Option(metavar="WORD", help="End with code 1 if there is an error, or a warning.")
+    ] = "error",
+) -> None:
+    """Check manifests as the API server and the controllers would, all at once, without a cluster."""
+    from kargo_py.cli.collecting import collect_seldom
+
+    collect_seldom()
+    try:
+        from kargo_py.cli import lint as command
+    except ModuleNotFoundError as error:
+        fail(NOT_INSTALLED(package=error.name))
+    command.run(files, command.check(output, fail_on, strict=strict), typer.echo, tell)
+
+
+@app.command()
+def render(
+    files: Annotated[
+        list[str],
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Manifests, a Promotion among them; as of lint. May be repeated."
+        ),
+    ],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="WORD", help="yaml or json.")] = "yaml",
+    step_output: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ALIAS=JSON", help="The output of a step, as JSON or as @FILE. May be repeated."),
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Read from the cluster what is in none of the files; nothing is written.")
+    ] = False,
+    shared_resources_namespace: Annotated[
+        str,
+        typer.Option(
+            metavar="NS", envvar="SHARED_RESOURCES_NAMESPACE", help="Namespace of shared ConfigMaps and Secrets [none]."
+        ),
+    ] = "",
+    ui_base_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", envvar="API_SERVER_BASE_URL", help="What ctx.uiBaseUrl is."),
+    ] = None,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Show what each step of a Promotion would be called with, without running anything; secrets are masked."""
+    from kargo_py.cli import objects, render as command
+
+    objects.check_namespace(namespace)
+    options = command.Options(
+        form=command.check_form(output),
+        outputs=command.read_outputs(step_output or ()),
+        live=live,
+        where=objects.Where(kubeconfig, context, namespace),
+        shared_namespace=shared_resources_namespace,
+        ui_base_url=ui_base_url,
+    )
+    command.run(files, options, typer.echo, tell)
 
 
 @app.command(name="steps")

@@ -91,6 +91,13 @@ texts above that are marked *also in the log*. Other fields say what a line is a
 On standard output. `why` tells the texts above too, where a Promotion or a Stage is held up by what they say.
 """,
     ),
+    Shown.LINT: (
+        "What the commands lint and render say of files",
+        """\
+On standard output (`lint`) or standard error (`render`), after the file, the line and the column. `lint` says what an \
+API server says of an object, too, and all that [the checks before a Promotion begins](admission.md) find.
+""",
+    ),
 }
 
 _TITLES: Mapping[str, str] = {
@@ -107,6 +114,17 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.controllers.why": "The command why, of both",
     "kargo_py.cli.why": "How answers are put",
     "kargo_py.cli.rows": "In the column WHY",
+    "kargo_py.cli.lint": "The command lint",
+    "kargo_py.cli.render": "The command render",
+    "kargo_py.offline.files": "Files",
+    "kargo_py.offline.documents": "YAML",
+    "kargo_py.offline.traps": "Values that YAML reads as something else",
+    "kargo_py.offline.schemas": "Objects",
+    "kargo_py.offline.crossing": "Objects and others",
+    "kargo_py.offline.lint": "Steps",
+    "kargo_py.offline.assembling": "What is rendered",
+    "kargo_py.offline.render": "What is not known",
+    "kargo_py.offline.shelf": "What is not there",
     "kargo_py.demo.telling": "The demo",
     "kargo_py.controllers.running": "What must be there",
     "kargo_py.local.apiserver.serve": "The embedded API server: where it listens",
@@ -122,6 +140,13 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.controllers.promotion": "Beginning, running, ending",
     "kargo_py.controllers.availability": "Freight",
     "kargo_py.engine.machine": "Steps",
+    "kargo_py.engine.checks": "Checks: steps",
+    "kargo_py.engine.tasks": "Checks: tasks",
+    "kargo_py.engine.checks_expressions": "Checks: expressions",
+    "kargo_py.engine.checks_names": "Checks: names in expressions",
+    "kargo_py.engine.checks_config": "Checks: configuration",
+    "kargo_py.engine.plain": "Checks: what is no JSON",
+    "kargo_py.engine.problems": "Checks: many problems",
     "kargo_py.steps.argocd_update": "The step argocd-update",
     "kargo_py.deployers.argocd": "Applications",
     "kargo_py.api.names": "The annotation authorized-stage",
@@ -169,6 +194,7 @@ _ALSO: Mapping[Shown, str] = {
     Shown.LOG: "also in the log",
     Shown.PROBE: "also in the answers to probes",
     Shown.ANSWER: "also as an answer",
+    Shown.LINT: "also of files",
 }
 
 

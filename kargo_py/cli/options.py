@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from ipaddress import ip_network
 
 from kargo_py.api.stamp import check_instance
 from kargo_py.api.types import Duration
 from kargo_py.messages import Shown, message
+from kargo_py.steps.http_addresses import Network
 
 NAMESPACE_MALFORMED = message(
     "{option} {namespace!r}: must be 1 to 63 lowercase letters, digits or '-', starting and ending with a "
@@ -47,9 +49,20 @@ WAIT_TIMEOUT_MALFORMED = message(
     do="Correct `--timeout`.",
     shown=Shown.COMMAND_LINE,
 )
+OUTPUT_NOT_KNOWN = message(
+    "--output {form!r}: must be one of {known}",
+    do="Correct `--output`; other forms are for `kubectl`.",
+    shown=Shown.COMMAND_LINE,
+)
 ANSWER_UNKNOWN = message(
     "--output {form!r}: must be text or json",
     do="Correct `--output`.",
+    shown=Shown.COMMAND_LINE,
+)
+
+NETWORK_MALFORMED = message(
+    "--http-deny {text!r}: must be addresses or networks with commas between them, like 127.0.0.0/8,fd00::/8",
+    do="Correct `--http-deny` or `KARGO_PY_HTTP_DENY`. A network is written with its first address.",
     shown=Shown.COMMAND_LINE,
 )
 
@@ -112,6 +125,14 @@ def wait_timeout(text: str) -> timedelta | None:
     if duration is None:
         raise ValueError(WAIT_TIMEOUT_MALFORMED(text=text))
     return duration or None
+
+
+def networks(text: str) -> list[Network]:
+    """The networks that *text* names. Raises ValueError."""
+    try:
+        return [ip_network(each.strip()) for each in text.split(",") if each.strip()]
+    except ValueError:
+        raise ValueError(NETWORK_MALFORMED(text=text)) from None
 
 
 def _duration(text: str) -> timedelta | None:

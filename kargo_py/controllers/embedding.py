@@ -49,6 +49,7 @@ from kargo_py.kube.clock import utc_now
 from kargo_py.kube.errors import ConfigError, KubeError
 from kargo_py.kube.rest import RestClient
 from kargo_py.steps.base import Watch
+from kargo_py.steps.http_addresses import Network
 from kargo_py.steps.registry import faults_of, malformed
 from kargo_py.steps.step import Step, Work
 
@@ -92,6 +93,7 @@ class Settings(TypedDict, total=False):
     ui_base_url: str
     work_dir: str
     step_limits: Mapping[Work, int]
+    http_denied: Sequence[Network]
     now: Callable[[], datetime]
 
 
@@ -141,6 +143,7 @@ class Shared(_Entered):
         ui_base_url: where Kargo's user interface is, which expressions have as ``ctx.uiBaseUrl``.
         work_dir: where the working directories of Promotions are made; "": where the machine keeps what is passing.
         step_limits: how many calls of steps run at once, for each kind of work, where that is not the default.
+        http_denied: addresses that the step http does not talk to, beside those that it never does.
         now: the wall clock, of which only what people read is taken.
     """
 
@@ -163,6 +166,7 @@ class Shared(_Entered):
         ui_base_url: str = "",
         work_dir: str = "",
         step_limits: Mapping[Work, int] | None = None,
+        http_denied: Sequence[Network] = (),
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__()
@@ -185,6 +189,7 @@ class Shared(_Entered):
             ui_base_url=ui_base_url,
             work_dir=work_dir,
             step_limits=dict(step_limits or {}),
+            http_denied=http_denied,
             responsibility=responsibility,
         )
         self._assembly: Assembly | None = None

@@ -75,6 +75,18 @@ STEP_WARNING = message(
     do="What follows the name of the step says what to do.",
     shown=Shown.EVENT,
 )
+REASON_STEPS_REPLACED = message(
+    "StepsReplaced",
+    do="Warning on a Promotion whose steps or variables were not those of its Stage, and were replaced by them. Leave "
+    "them out; or allow others with the annotation `kargo-py.io/custom-steps: allow` on the Stage.",
+    shown=Shown.EVENT,
+)
+REASON_ADMISSION_WARNING = message(
+    "AdmissionWarning",
+    do="Warning on a Promotion that goes on: something in its steps, or in the Stage's template, may not be what was "
+    "meant.",
+    shown=Shown.EVENT,
+)
 FREIGHT_VERIFIED = message(
     'Freight was verified in Stage "{stage}"',
     do="The Freight may be promoted to the Stages downstream now, once it has soaked where they require it.",
@@ -287,6 +299,16 @@ def step_warning_event(promotion: Promotion, alias: str, why: str) -> Event:
     """That the step *alias* goes on though something about it may not be as it was meant."""
     said = STEP_WARNING(alias=alias, message=why)
     return about_promotion(promotion, REASON_STEP_WARNING(), said, alias, type="Warning")
+
+
+def steps_replaced_event(promotion: Promotion, how: str) -> Event:
+    """That the steps that its author wrote were replaced by those of the Stage."""
+    return about_promotion(promotion, REASON_STEPS_REPLACED(), how, how, type="Warning")
+
+
+def admission_warning_event(promotion: Promotion, warnings: str) -> Event:
+    """That something in the steps may not be what was meant."""
+    return about_promotion(promotion, REASON_ADMISSION_WARNING(), warnings, type="Warning")
 
 
 def operation_news(

@@ -37,8 +37,7 @@ NO_SHARED_NAMESPACE = message(
 )
 READING_FORBIDDEN = message(
     "{source}({name!r}): the controller may not read it: {why}; allow get on {resource} in namespace {namespace}",
-    do="Give the controller's service account the right named. `deploy/` has it for Projects; for shared resources it "
-    "needs a Role in their namespace.",
+    do="Give the controller's service account the right named; `deploy/lookups` has it for all namespaces.",
     shown=Shown.PROMOTION,
 )
 

@@ -12,15 +12,15 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from kargo_py.api.freight import Freight
-from kargo_py.api.promotion import FreightCollection, Promotion, PromotionPhase
+from kargo_py.api.promotion import Promotion, PromotionPhase
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
-from kargo_py.controllers.availability import unavailable
-from kargo_py.controllers.control_flow import refusal
+from kargo_py.controllers.admission import collection_with, with_admission
 from kargo_py.controllers.events import STAGE_NOT_FOUND, no_stage_event
+from kargo_py.controllers.freight_choice import freight_of
 from kargo_py.controllers.promotion_aborting import Aborting
+from kargo_py.controllers.promotion_admission import Admission, Admitted, Held, Refused
 from kargo_py.controllers.promotion_runs import Run, Runs, Turn
 from kargo_py.controllers.promotion_size import embedded
 from kargo_py.controllers.promotion_stepping import Stepping
@@ -60,22 +60,6 @@ CANNOT_RUN = message(
     do="The Promotion is `Errored`, and nothing was started. Correct what the reason says and create a new Promotion.",
     shown=Shown.PROMOTION,
 )
-NO_FREIGHT_NAMED = message(
-    "spec.freight is not set; name the Freight to promote (spec.origin is not supported yet)",
-    do="Create a new Promotion with `spec.freight` in the place of `spec.origin`.",
-    shown=Shown.PROMOTION,
-)
-FREIGHT_NOT_FOUND = message(
-    'Freight "{freight}" does not exist in namespace "{namespace}"; spec.freight takes a name, not an alias',
-    do="Create the Freight, or name another one in a new Promotion. `kubectl get freight` shows names and aliases; "
-    "`kargo-py get` shows the alias where there is one.",
-    shown=Shown.PROMOTION,
-)
-FREIGHT_UNREADABLE = message(
-    'Freight "{freight}" cannot be read; an Event on it says which field is wrong',
-    do="`kubectl describe freight` shows the Event. Correct the field, then create a new Promotion.",
-    shown=Shown.PROMOTION,
-)
 NO_STEPS = message(
     'it has no steps; give it those of Stage "{stage}" (spec.promotionTemplate.spec.steps)',
     do="Copy the steps into `spec.steps` of a new Promotion: there is no webhook that would.",
@@ -95,6 +79,7 @@ A look takes about a quarter of that, and each event on one of hundreds of targe
 other Promotions need the rest.
 """
 
+_NOT_ADMITTED = "NotAdmitted"
 _STAGE_NOT_FOUND = "StageNotFound"
 _STAGE_UNREADABLE = "StageUnreadable"
 
@@ -109,6 +94,7 @@ class PromotionReconciler:
         self._next_look: dict[Key, float] = {}
         self._runs = Runs()
         self._controller: Controller[Key] | None = None
+        self._admission = Admission(world)
         self.teller = Teller(world)
         self._writer = Writer(world, self.teller)
         self._stepping = Stepping(world, self._writer, self.teller, self._enqueue)
@@ -191,14 +177,14 @@ class PromotionReconciler:
         if stage is None:
             await self._lacks_stage(raw, promotion)
             return None
-        if (why := refusal(stage, promotion)) is not None:
-            await self._end(raw, fail(promotion, PromotionPhase.ERRORED, why, world.now()))
-            return None
+        if promotion.phase == PromotionPhase.PENDING:
+            admitted = await self._admission.admit(raw, promotion, stage)
+            if not isinstance(admitted, Admitted):
+                return await self._not_admitted(raw, promotion, admitted)
+            raw, promotion = admitted.raw, admitted.promotion
         current = stage.status.current_promotion
         if current is None or current.name != promotion.name:
-            # It is not its turn, which costs no write; but what was said before may not be true any more.
-            await self._writer.write_if_news(raw, promotion, held_up(promotion, "", "", world.now()))
-            return None
+            return await self._wait_for_turn(raw, promotion)
         if promotion.phase not in {PromotionPhase.PENDING, PromotionPhase.RUNNING}:
             why = UNKNOWN_PHASE(phase=promotion.phase)
             await self._end(raw, fail(promotion, PromotionPhase.ERRORED, why, world.now()))
@@ -221,6 +207,27 @@ class PromotionReconciler:
         if early <= 0:
             self._next_look[key] = now + targets * LOOK_TIME
         return early
+
+    async def _not_admitted(self, raw: JsonObject, promotion: Promotion, why: Refused | Held | None) -> Result | None:
+        """End a Promotion that was refused, say why one cannot be admitted now."""
+        now = self._world.now()
+        if isinstance(why, Refused):
+            reason = CANNOT_RUN(reason=why.reason)
+            await self._end(raw, fail(promotion, PromotionPhase.ERRORED, reason, now))
+        elif why is not None:
+            await self._writer.write_if_news(raw, promotion, held_up(promotion, _NOT_ADMITTED, why.reason, now))
+            return Result(error=why.error)
+        return None
+
+    async def _wait_for_turn(self, raw: JsonObject, promotion: Promotion) -> Result | None:
+        """It is not its turn, which costs no write at first; but what was said before may not be true any more."""
+        now = self._world.now()
+        waiting = held_up(promotion, "", "", now)
+        left = self._admission.unrecorded(promotion)
+        if left is not None and left <= 0:
+            waiting = waiting.replace(status=with_admission(waiting, now))
+        await self._writer.write_if_news(raw, promotion, waiting)
+        return Result(requeue_after=left) if left is not None and left > 0 else None
 
     async def _lacks_stage(self, raw: JsonObject, promotion: Promotion) -> None:
         """Say, once, that *promotion* waits for its Stage; that is never said from the cache alone."""
@@ -245,6 +252,7 @@ class PromotionReconciler:
     async def _forget(self, key: Key) -> None:
         """The Promotion has ended, or is gone: nothing of it goes on, and nothing is kept."""
         self._next_look.pop(key, None)
+        self._admission.forget(key)
         await self._drop(self._runs.pop(key))
         self._world.stats.waits(key, None)
 
@@ -304,31 +312,15 @@ class PromotionReconciler:
     async def _begin(self, raw: JsonObject, promotion: Promotion, stage: Stage) -> Promotion | None:
         """The Promotion in phase Running, not written yet; None if it ended instead."""
         now = self._world.now()
-        freight, reason = await self._freight(promotion, stage)
-        reason = cannot_run(promotion, stage) or reason
-        if reason is not None or freight is None:
+        freight = await freight_of(self._world, promotion, stage)
+        reason = cannot_run(promotion, stage) or (freight if isinstance(freight, str) else None)
+        if reason is not None or isinstance(freight, str):
             ended = fail(promotion, PromotionPhase.ERRORED, CANNOT_RUN(reason=reason), now)
             await self._end(raw, ended)
             return None
-        reference, collection = embedded(freight.reference(), _collection(stage, freight), ROOM - len(encode(raw)))
+        room = ROOM - len(encode(raw))
+        reference, collection = embedded(freight.reference(), collection_with(stage, freight), room)
         return begin(promotion, reference, collection, now)
-
-    async def _freight(self, promotion: Promotion, stage: Stage) -> tuple[Freight | None, str | None]:
-        """The Freight, or why it cannot be promoted; that is never said from the cache alone."""
-        world = self._world
-        if not promotion.spec.freight:
-            return None, NO_FREIGHT_NAMED()
-        key = Key(promotion.namespace, promotion.spec.freight)
-        freight = world.freight_models.read(await world.freights.read(key))
-        if freight is not None and unavailable(stage, freight, world.now()) is None:
-            return freight, None
-        raw = await world.freights.read_live(key)
-        if raw is None:
-            return None, FREIGHT_NOT_FOUND(freight=key.name, namespace=key.namespace)
-        freight = world.freight_models.read(raw)
-        if freight is None:
-            return None, FREIGHT_UNREADABLE(freight=key.name)
-        return freight, unavailable(stage, freight, world.now())
 
 
 def cannot_run(promotion: Promotion, stage: Stage) -> str | None:
@@ -336,10 +328,3 @@ def cannot_run(promotion: Promotion, stage: Stage) -> str | None:
     if not promotion.spec.steps:
         return NO_STEPS(stage=stage.name)
     return alias_fault(promotion.spec.steps)
-
-
-def _collection(stage: Stage, freight: Freight) -> FreightCollection:
-    """What the Stage has once this Freight is in: it, and what is there of other origins that are still requested."""
-    current = stage.current_freight or FreightCollection()
-    kept = {origin: reference for origin, reference in current.items.items() if origin in stage.origins}
-    return FreightCollection(items=kept).with_freight(freight.reference())

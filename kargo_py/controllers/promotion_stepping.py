@@ -43,7 +43,16 @@ from kargo_py.engine.machine import CurrentStep, current_step, fail, with_refres
 from kargo_py.engine.masking import recordable
 from kargo_py.engine.outputs import output_of
 from kargo_py.engine.records import awaited_of, records_of
-from kargo_py.engine.retries import TOLERATED, Rules, asked_of, is_passing, outcome_of, pause_after, rules_of
+from kargo_py.engine.retries import (
+    TOLERATED,
+    Rules,
+    asked_of,
+    asked_threshold,
+    is_passing,
+    outcome_of,
+    pause_after,
+    rules_of,
+)
 from kargo_py.engine.stepping import (
     STEP_TIMED_OUT,
     Then,
@@ -315,6 +324,7 @@ class Stepping:
             output=output_of(promotion.status, current.alias),
             called_off=partial(self._called_off, promotion),
             errors=metadata.error_count,
+            threshold=asked_threshold(current.step),
             freight=promotion.status.freight,
             collection=promotion.status.freight_collection,
             mask=turn.run.secrets.mask,
@@ -415,6 +425,8 @@ class Stepping:
                 await self._writer.record(turn)
             case Then.WAIT:
                 assert isinstance(outcome, Waiting)  # noqa: S101 - as advance says
+                if outcome.polls:
+                    run.again_at = _loop_time() + _again_in(outcome)
                 return await self.wait(turn, current, outcome, limit)
             case Then.PAUSE:
                 assert isinstance(outcome, Erred)  # noqa: S101 - as advance says
@@ -466,7 +478,7 @@ class Stepping:
         status = status_of_wait(promotion, current.alias, known, outcome)
         self._world.stats.waits(turn.key, outcome.cause.value)
         self._teller.waiting(promotion, outcome.records, outcome.causes, outcome.message)
-        again = min(LOOK_AGAIN, max(outcome.look_after, LEAST_PAUSE)) if outcome.look_after is not None else LOOK_AGAIN
+        again = _again_in(outcome)
         if status is None and not turn.is_unwritten:
             turn.run.unwritten_since = None
             return _after_wait(outcome, again, limit)
@@ -474,12 +486,21 @@ class Stepping:
         if turn.run.unwritten_since is None:
             turn.run.unwritten_since = now
         waited, gather = now - turn.run.unwritten_since, gather_time(len(known))
-        if waited < gather and not turn.is_unwritten and not is_urgent(known, outcome):
+        gathers = not (outcome.polls or turn.is_unwritten or is_urgent(known, outcome))
+        if waited < gather and gathers:
             return _after_wait(outcome, min(again, gather - waited), limit)
         turn.run.unwritten_since = None
         turn.promotion = promotion.replace(status=status or promotion.status)
         await self._writer.record(turn)
         return _after_wait(outcome, again, limit)
+
+
+def _again_in(outcome: Waiting) -> float:
+    """Seconds after which a step that waits is called again if no event wakes it."""
+    if outcome.look_after is None:
+        return LOOK_AGAIN
+    after = max(outcome.look_after, LEAST_PAUSE)
+    return after if outcome.polls else min(LOOK_AGAIN, after)
 
 
 def _effect(kind: Step[Any], config: Any) -> Effect:

@@ -20,7 +20,7 @@ from kargo_py.controllers.promotion import PromotionReconciler
 from kargo_py.controllers.stage import StageReconciler
 from kargo_py.controllers.sweep import Sweeper
 from kargo_py.controllers.vitals import Tasks, alive, ready as ready_parts, report
-from kargo_py.controllers.world import COMPONENT, NAMESPACES, Responsibility, World
+from kargo_py.controllers.world import CLUSTER_TASKS, COMPONENT, NAMESPACES, TASKS, Responsibility, World
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import HealthChecker
 from kargo_py.engine.execution import BLOCKED_AFTER, Executor, Patience
@@ -39,6 +39,7 @@ from kargo_py.kube.rest import Stats
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE
 from kargo_py.steps.base import Watch
+from kargo_py.steps.http_addresses import AddressRules, Network
 from kargo_py.steps.registry import BUILT_IN, KindError, Kinds, installed_kinds, made
 from kargo_py.steps.step import Services, Step, Work
 
@@ -56,6 +57,11 @@ ARGOCD_MISSING = message(
 CRDS_MISSING = message(
     "the API server does not serve {resource} ({version}); apply the CRDs of this program: kubectl apply -f crds/",
     do="Apply the CRDs, or name the cluster where they are with `--kubeconfig`.",
+    shown=Shown.COMMAND_LINE,
+)
+RIGHTS_TO_READ_MISSING = message(
+    "{why}; allow get, list and watch on {resource}",
+    do="Give the user or service account these rights, as `deploy/base/rbac.yaml` has them.",
     shown=Shown.COMMAND_LINE,
 )
 RIGHTS_MISSING = message(
@@ -83,6 +89,7 @@ class Options:
     are made, "" for the machine's place for what is passing. ``step_limits``: how many calls of steps run at once, for
     each kind of work, where that is not the default. ``patience``: how long they may take. ``interrupts``: what blocks
     the event loop is interrupted, by a signal, instead of only being logged.
+    ``http_denied``: addresses that the step http does not talk to, beside those that it never does.
     """
 
     kubeconfig: str | None = None
@@ -101,6 +108,7 @@ class Options:
     step_limits: Mapping[Work, int] = field(default_factory=dict)
     patience: Patience = field(default_factory=lambda: Patience(blocked=BLOCKED_AFTER))
     interrupts: bool = False
+    http_denied: Sequence[Network] = ()
     responsibility: Responsibility = field(default_factory=Responsibility)
 
 
@@ -148,7 +156,13 @@ class Assembly:
 
     def ready(self) -> tuple[bool, str]:
         """Whether decisions are made, and rest on the present; and the text that says so."""
-        return report("readyz", ready_parts(self.tasks, self.caches, self.controllers))
+        needed = [cache for cache in self.caches if not self.can_do_without(cache)]
+        return report("readyz", ready_parts(self.tasks, needed, self.controllers))
+
+    def can_do_without(self, cache: Cache[Any]) -> bool:
+        """Whether *cache* is of a kind that this cluster does not have, and need not have."""
+        why = cache.health
+        return cache in self.world.task_caches and isinstance(why, NotFound) and why.resource_missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +211,7 @@ def assemble(
         argocd=argocd,
         recorder=recorders[0],
         argocd_recorder=recorders[-1],
-        steps={**made(kinds, Services(client, argocd)), **parts.steps},
+        steps={**made(kinds, Services(client, argocd, AddressRules(options.http_denied))), **parts.steps},
         checkers={ARGOCD_UPDATE: argocd, **parts.checkers},
         responsibility=options.responsibility,
         now=now,
@@ -214,7 +228,7 @@ def assemble(
             interrupts=options.interrupts,
         ),
     )
-    caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]
+    caches: list[Cache[Any]] = [*world.caches]
     caches += [watch.cache for watch in parts.watches if watch.cache not in caches]
     return Assembly(world, caches, [each(world).controller() for each in reconcilers], recorders, servers)
 
@@ -238,6 +252,8 @@ async def supplied(assembly: Assembly) -> AsyncIterator[None]:
                 try:
                     await cache.wait_synced(fail_fast=True)
                 except KubeError as error:
+                    if assembly.can_do_without(cache):
+                        continue
                     raise StartError(_why(error, cache.resource)) from error
             await assembly.world.sweep_work_dirs()
             try:
@@ -305,6 +321,8 @@ def _why(error: KubeError, resource: Resource) -> str:
         if resource is APPLICATIONS:
             return ARGOCD_MISSING(resource=resource, version=resource.api_version)
         return CRDS_MISSING(resource=resource, version=resource.api_version)
+    if isinstance(error, Forbidden) and resource in {TASKS, CLUSTER_TASKS}:
+        return RIGHTS_TO_READ_MISSING(why=error.message, resource=resource)
     if isinstance(error, Forbidden):
         return RIGHTS_MISSING(why=error.message, resource=resource)
     return str(error)

@@ -29,11 +29,13 @@ from kargo_py.controllers.stage_history import fold_ended, is_running
 from kargo_py.controllers.stage_queue import select
 from kargo_py.controllers.stage_status import Outlook, Situation, outlook
 from kargo_py.controllers.stage_verification import Verified, successful
+from kargo_py.controllers.template import Template
+from kargo_py.controllers.templates import Templates
 from kargo_py.controllers.world import World, freight_mentions, freight_origin, stage_of
 from kargo_py.deployers.base import HealthVerdict
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.controller import Controller, Result
-from kargo_py.kube.errors import NotFound
+from kargo_py.kube.errors import KubeError, NotFound
 from kargo_py.kube.predicates import Predicate, changed, created, deleted
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
@@ -67,6 +69,7 @@ class StageReconciler:
         self._ended_since: dict[Key, tuple[str, float]] = {}
         self._known: dict[Key, str] = {}
         self._untold: dict[Key, Verified] = {}
+        self._templates = Templates(world)
 
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Stage."""
@@ -78,6 +81,9 @@ class StageReconciler:
             .watches(world.freights, _freight_news(), self._stages_of_freight)
             .watches(world.argocd.applications, _verdict_news(), self._stages_checking)
         )
+        for tasks in world.task_caches:
+            # A cluster that has no such kind has no such tasks: that is not waited for.
+            controller.watches(tasks, _task_news(), self._stages_using, needed=False)
         for watch in world.watches:
             controller.watches(watch.cache, watch.predicate, self._stages_concerned(watch))
         return controller
@@ -102,6 +108,14 @@ class StageReconciler:
     def _stages_checking(self, old: Application | None, new: Application | None) -> Iterable[Key]:
         app = new or old
         return self._stages_with_check(ARGOCD_UPDATE, app.key) if app is not None else ()
+
+    def _stages_using(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        """The Stages whose templates name the changed task."""
+        task = new if new is not None else old
+        if task is None:
+            return ()
+        named = self._world.stages.indexed("tasks", (task["kind"], JSON.meta(task).key))
+        return [JSON.meta(stage).key for stage in named]
 
     def _stages_of_freight(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         """Those that Freight which comes back is in, those that may pass it on, and those it is the first to name."""
@@ -183,7 +197,10 @@ class StageReconciler:
             return None
         folded = fold_ended(stage, promotions)
         held = checks(folded)
-        situation = Situation(stage, promotions, self._verdict(held), world.now(), self._since(key, stage, promotions))
+        template, error = await self._template(stage)
+        situation = Situation(
+            stage, promotions, self._verdict(held), world.now(), self._since(key, stage, promotions), template
+        )
         next_ = outlook(situation, folded, held)
         if next_.write:
             if next_.verified is not None:
@@ -198,7 +215,16 @@ class StageReconciler:
             tell_verified(world, stage, verified)
         if next_.refresh:
             await self._refresh(held)
-        return Result(requeue_after=next_.look_again) if next_.look_again is not None else None
+        return Result(next_.look_again, error) if next_.look_again is not None or error is not None else None
+
+    async def _template(self, stage: Stage) -> tuple[Template | None, KubeError | None]:
+        """The Stage's template; or why its tasks cannot be read, which is no reason not to go on with the rest."""
+        if stage.is_control_flow:
+            return None, None
+        try:
+            return await self._templates.of(stage), None
+        except KubeError as error:
+            return None, error
 
     async def _promotions(self, key: Key, stage: Stage) -> list[Promotion] | None:
         """The Stage's Promotions that matter now; None if one that may be running cannot be read.
@@ -355,6 +381,11 @@ def _own_news() -> Predicate[JsonObject]:
             )
         )
     )
+
+
+def _task_news() -> Predicate[JsonObject]:
+    """A task was created, deleted, or has another spec."""
+    return created() | deleted() | changed(lambda task: task.get("spec"))
 
 
 def _freight_news() -> Predicate[JsonObject]:

@@ -12,7 +12,10 @@ from kargo_py.api.meta import Condition, drop_condition, set_condition
 from kargo_py.api.promotion import Promotion, PromotionPhase
 from kargo_py.api.stage import Stage, StageStatus
 from kargo_py.controllers.stage_health import healthy_condition
+from kargo_py.controllers.stage_size import cut
+from kargo_py.controllers.stage_template import TEMPLATE_VALID, template_condition
 from kargo_py.controllers.stage_verification import REASON_VERIFIED, verified_condition
+from kargo_py.controllers.template import Template
 from kargo_py.messages import Shown, message
 
 IS_ACTIVE = message(
@@ -58,15 +61,24 @@ REASON_RECONCILING = message(
     shown=Shown.STAGE,
 )
 
+_MOST_OF_PROBLEMS = 1024
+"""Bytes of what is wrong with the template that `Ready` repeats."""
+
 
 def with_conditions(
-    stage: Stage, status: StageStatus, running: Promotion | None, now: datetime, *, due: bool
+    stage: Stage,
+    status: StageStatus,
+    running: Promotion | None,
+    now: datetime,
+    *,
+    due: bool,
+    template: Template | None = None,
 ) -> StageStatus:
-    """*status* with its conditions; *due*: time alone may change something.
+    """*status* with its conditions; *due*: time alone may change something; *template* None: as it was.
 
     That alone is never worth a write: Reconciling becomes True together with something else only.
     """
-    told = _told(stage, status, running, now)
+    told = _told(stage, status, running, now, template)
     changed = told.wire() != stage.status.wire()
     was_due = any(c.type == "Reconciling" and c.status == "True" for c in stage.status.conditions)
     if not due:
@@ -79,7 +91,13 @@ def with_conditions(
     return _replaced(told, conditions)
 
 
-def _told(stage: Stage, status: StageStatus, running: Promotion | None, now: datetime) -> StageStatus:
+def _told(
+    stage: Stage, status: StageStatus, running: Promotion | None, now: datetime, template: Template | None
+) -> StageStatus:
+    if template is not None:
+        valid: Condition | None = template_condition(template)
+    else:
+        valid = next((c for c in status.conditions if c.type == TEMPLATE_VALID), None)
     healthy = healthy_condition(status)
     verified = verified_condition(stage, status)
     conditions: tuple[Condition, ...] = tuple(status.conditions)
@@ -93,8 +111,8 @@ def _told(stage: Stage, status: StageStatus, running: Promotion | None, now: dat
         told: Sequence[Condition] = (ready, healthy, promoting, verified)
     else:
         conditions = drop_condition(conditions, "Promoting")
-        told = (_ready_condition(status, healthy, verified), healthy, verified)
-    for condition in told:
+        told = (_ready_condition(status, healthy, verified, valid), healthy, verified)
+    for condition in (*told, valid) if valid is not None and template is not None else told:
         conditions = _set(stage, conditions, condition, now)
     return _replaced(status, conditions)
 
@@ -110,7 +128,11 @@ def _replaced(status: StageStatus, conditions: tuple[Condition, ...]) -> StageSt
     return status.replace(conditions=list(conditions))
 
 
-def _ready_condition(status: StageStatus, healthy: Condition, verified: Condition) -> Condition:
+def _ready_condition(
+    status: StageStatus, healthy: Condition, verified: Condition, valid: Condition | None
+) -> Condition:
+    if valid is not None and valid.status == "False":
+        return valid.replace(type="Ready", message=cut(valid.message, _MOST_OF_PROBLEMS), last_transition_time=None)
     last = status.last_promotion
     if last is not None and last.status is not None and last.status.phase != PromotionPhase.SUCCEEDED:
         # A condition's reason is one word of a restricted form: not any phase that somebody wrote fits in.

@@ -68,12 +68,13 @@ def queue(promotions: Sequence[Promotion]) -> list[Promotion]:
 def following(stage: Stage, status: StageStatus, promotions: Sequence[Promotion], now: datetime) -> Promotion | None:
     """The Promotion that may start now; what runs already goes on.
 
-    None starts while the Stage is being deleted or the last one is being judged, nor where there is nothing to run.
+    None starts while the Stage is being deleted or the last one is being judged, nor where there is nothing to run, nor
+    before its Freight is known.
     """
     first = next(iter(queue(promotions)), None)
     if first is None or first.running:
         return first
-    if stage.metadata.deletion_timestamp is not None or stage.is_control_flow:
+    if stage.metadata.deletion_timestamp is not None or stage.is_control_flow or not first.spec.freight:
         return None
     return None if judging_left(status, now) else first
 

@@ -19,6 +19,7 @@ from kargo_py.controllers.stage_health import judge
 from kargo_py.controllers.stage_queue import following, judging_left, queue, reference
 from kargo_py.controllers.stage_size import bounded, cut
 from kargo_py.controllers.stage_verification import Verified, verify
+from kargo_py.controllers.template import Template
 from kargo_py.deployers.base import HealthVerdict
 
 HOLD = 2.0
@@ -52,6 +53,7 @@ class Situation:
 
     ``promotions``: those that ended, the current one, those that run, and of the others the next one at least.
     ``ended_since``: seconds by our clock since the end of the current Promotion was first seen, None if it runs.
+    ``template``: the Stage's, None if it could not be read.
     """
 
     stage: Stage
@@ -59,6 +61,7 @@ class Situation:
     verdict: HealthVerdict
     now: datetime
     ended_since: float | None = None
+    template: Template | None = None
     by_name: dict[str, Promotion] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +84,7 @@ def outlook(situation: Situation, folded: StageStatus, held_checks: Sequence[Hea
     again = _look_again(situation, status) if running is None else None
     status = with_refresh(stage, status)
     status = status.replace(freight_summary=summary(stage, status), observed_generation=stage.metadata.generation)
-    status = with_conditions(stage, status, running, now, due=again is not None)
+    status = with_conditions(stage, status, running, now, due=again is not None, template=situation.template)
     if _hold(situation, stage.status, status, verdict):
         left = HOLD - (situation.ended_since or 0.0)
         return Outlook(stage.status, write=False, look_again=min(left, verdict.recheck_after or left))

@@ -17,10 +17,8 @@ from kargo_py.argocd.operation import Decision, Knowledge, Verb, Waiting, decide
 from kargo_py.argocd.waiting import Asking, Look, Standing, Start, judge
 from kargo_py.controllers.availability import unavailable
 from kargo_py.controllers.events import STAGE_NOT_FOUND
+from kargo_py.controllers.freight_choice import FREIGHT_NOT_FOUND, FREIGHT_UNREADABLE, NO_FREIGHT_NAMED
 from kargo_py.controllers.promotion import (
-    FREIGHT_NOT_FOUND,
-    FREIGHT_UNREADABLE,
-    NO_FREIGHT_NAMED,
     UNKNOWN_PHASE,
     cannot_run,
 )
@@ -449,18 +447,18 @@ class _Answer:
         return True
 
     def _fault(self, stage: Stage) -> str | None:
-        """Why it will not run as it is, as far as that can be told now."""
-        if (why := cannot_run(self.promotion, stage)) is not None:
+        """Why it will not run as it is, as far as that can be told now; a controller fills in what is not there."""
+        if self.promotion.spec.steps and (why := cannot_run(self.promotion, stage)) is not None:
             return why
         for step in self.promotion.spec.steps or ():
-            if step.uses is None and not step.continue_on_error and not step.if_:
+            if step.uses is None and step.task is None and not step.continue_on_error and not step.if_:
                 return NO_USES()
         return self._freight_fault(stage)
 
     def _freight_fault(self, stage: Stage) -> str | None:
         name, seen = self.promotion.spec.freight, self.facts.freight
         if not name:
-            return NO_FREIGHT_NAMED()
+            return NO_FREIGHT_NAMED() if self.promotion.spec.origin is None else None
         if isinstance(seen, Hidden):
             self.hidden(f'Freight "{name}"', seen)
             return None

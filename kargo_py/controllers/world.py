@@ -15,6 +15,7 @@ from kargo_py.api.freight import Freight
 from kargo_py.api.meta import GROUP, VERSION, KubeObject
 from kargo_py.api.names import LABEL_SHARD
 from kargo_py.api.promotion import Promotion, PromotionPhase, phase_of
+from kargo_py.api.promotion_task import ClusterPromotionTask, PromotionTask
 from kargo_py.api.stage import Stage
 from kargo_py.api.stamp import AWAITED_KEY, STATE_KEY
 from kargo_py.api.types import JsonObject
@@ -59,6 +60,8 @@ NOT_READ = message(
 )
 
 PROMOTIONS = Resource(GROUP, VERSION, "promotions", "Promotion")
+TASKS = Resource(GROUP, VERSION, "promotiontasks", "PromotionTask")
+CLUSTER_TASKS = Resource(GROUP, VERSION, "clusterpromotiontasks", "ClusterPromotionTask", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 COMPONENT = "kargo-py"
@@ -243,6 +246,19 @@ def freight_here(stage: JsonObject) -> Iterable[Key]:
     return [Key(stage["metadata"]["namespace"], item["name"]) for item in items.values()]
 
 
+def tasks_of(stage: JsonObject) -> Iterable[tuple[str, Key]]:
+    """Index: the tasks that a Stage's template names, each with its kind."""
+    steps = (((stage.get("spec") or {}).get("promotionTemplate") or {}).get("spec") or {}).get("steps") or ()
+    named = [step["task"] for step in steps if isinstance(step, dict) and isinstance(step.get("task"), dict)]
+    space = stage["metadata"]["namespace"]
+    return {
+        (CLUSTER_TASKS.kind, Key("", task["name"]))
+        if task.get("kind") == CLUSTER_TASKS.kind
+        else (TASKS.kind, Key(space, task["name"]))
+        for task in named
+    }
+
+
 def _checked_keys(checks: Iterable[Any], checker: HealthChecker, uses: str) -> set[Key]:
     configs = (check.get("config") for check in checks if isinstance(check, dict) and check.get("uses") == uses)
     return {key for config in configs if isinstance(config, dict) for key in checker.checked(config)}
@@ -308,9 +324,13 @@ class World:
     promotions: Cache[JsonObject] = field(init=False)
     stages: Cache[JsonObject] = field(init=False)
     freights: Cache[JsonObject] = field(init=False)
+    tasks: Cache[JsonObject] = field(init=False)
+    cluster_tasks: Cache[JsonObject] = field(init=False)
     promotion_models: Models[Promotion] = field(init=False)
     stage_models: Models[Stage] = field(init=False)
     freight_models: Models[Freight] = field(init=False)
+    task_models: Models[PromotionTask] = field(init=False)
+    cluster_task_models: Models[ClusterPromotionTask] = field(init=False)
 
     def __post_init__(self) -> None:
         indexes = {"stage": stage_of, "target": targets_of, "waited": waited_of, "awaited": awaited_of}
@@ -324,7 +344,7 @@ class World:
             STAGES,
             codec=JSON,
             projection=drop_managed_fields,
-            indexes={"freight": freight_here, "passing": origins_passed_on, **checked},
+            indexes={"freight": freight_here, "passing": origins_passed_on, "tasks": tasks_of, **checked},
         )
         self.freights = Cache(
             self.client,
@@ -333,9 +353,13 @@ class World:
             projection=drop_managed_fields,
             indexes={"stage": freight_stages, "mentions": freight_mentions, "origin": freight_origin},
         )
+        self.tasks = Cache(self.client, TASKS, codec=JSON, projection=drop_managed_fields)
+        self.cluster_tasks = Cache(self.client, CLUSTER_TASKS, codec=JSON, projection=drop_managed_fields)
         self.promotion_models = Models(Promotion, PROMOTIONS, self.recorder)
         self.stage_models = Models(Stage, STAGES, self.recorder)
         self.freight_models = Models(Freight, FREIGHTS, self.recorder)
+        self.task_models = Models(PromotionTask, TASKS, self.recorder)
+        self.cluster_task_models = Models(ClusterPromotionTask, CLUSTER_TASKS, self.recorder)
         self.stats = PromotionStats(_loop_time)
         self.promotions.subscribe(self.stats.seen)
         self.promotions.subscribe(self._latch)
@@ -343,6 +367,18 @@ class World:
         _follow(self.promotions, self.promotion_models)
         _follow(self.stages, self.stage_models)
         _follow(self.freights, self.freight_models)
+        _follow(self.tasks, self.task_models)
+        _follow(self.cluster_tasks, self.cluster_task_models)
+
+    @property
+    def caches(self) -> Sequence[Cache[Any]]:
+        """All that the controllers rest on, those of other kinds of steps apart."""
+        return (self.stages, self.promotions, self.freights, *self.task_caches, self.argocd.applications)
+
+    @property
+    def task_caches(self) -> Sequence[Cache[JsonObject]]:
+        """Those of kinds that a cluster may do without."""
+        return (self.tasks, self.cluster_tasks)
 
     def _latch(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Endings are kept from the moment an intent is on record until the Promotion has ended or is gone."""
@@ -373,6 +409,8 @@ class World:
             PROMOTIONS.kind: self.promotion_models.unreadable,
             STAGES.kind: self.stage_models.unreadable,
             FREIGHTS.kind: self.freight_models.unreadable,
+            TASKS.kind: self.task_models.unreadable,
+            CLUSTER_TASKS.kind: self.cluster_task_models.unreadable,
             APPLICATIONS.kind: self.unreadable_applications,
         }
 
@@ -402,6 +440,11 @@ class World:
         """Merge *patch* into the metadata of *old*, guarded and failing as :meth:`write_status`."""
         meta = {"resourceVersion": JSON.meta(old).resource_version, **patch}
         await self._write_guarded(cache, old, {"metadata": meta})
+
+    async def write_object(self, cache: Cache[JsonObject], old: JsonObject, patch: JsonObject) -> None:
+        """Merge *patch* into metadata and spec of *old*, guarded and failing as :meth:`write_status`."""
+        meta = {**patch.get("metadata", {}), "resourceVersion": JSON.meta(old).resource_version}
+        await self._write_guarded(cache, old, {**patch, "metadata": meta})
 
     async def _write_guarded(
         self, cache: Cache[JsonObject], old: JsonObject, body: JsonObject, *, subresource: str = ""

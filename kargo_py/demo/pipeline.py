@@ -123,12 +123,12 @@ def _stage(stage: str, upstream: str | None) -> JsonObject:
         "metadata": {"name": stage, "namespace": PROJECT},
         "spec": {
             "requestedFreight": [{"origin": ORIGIN, "sources": sources}],
-            "promotionTemplate": {"spec": {"steps": _steps(stage, SECOND.commit)}},
+            "promotionTemplate": {"spec": {"steps": _steps(stage, f'${{{{ commitFrom("{REPOSITORY}").ID }}}}')}},
         },
     }
 
 
-def _steps(stage: str, commit: str) -> Sequence[JsonObject]:
-    source = {"repoURL": REPOSITORY, "desiredRevision": commit, "updateTargetRevision": True}
+def _steps(stage: str, revision: str) -> Sequence[JsonObject]:
+    source = {"repoURL": REPOSITORY, "desiredRevision": revision, "updateTargetRevision": True}
     app = {"name": application_name(stage), "sources": [source]}
     return [{"uses": "argocd-update", "as": "sync", "config": {"apps": [app]}}]

@@ -123,6 +123,7 @@ _FIELDS: Mapping[type, Mapping[str, tuple[str, Test]]] = {
         "error": ("a KubeError or None", _is_or_none(KubeError)),
         "causes": ("a mapping of Key to WaitCause", _are_causes),
         "up_in": ("a number of seconds or None", _is_time),
+        "polls": ("True or False", _is_truth),
     },
     Finished: {
         "status": ("a StepStatus", lambda value: isinstance(value, StepStatus)),

@@ -117,7 +117,7 @@ def begin(promotion: Promotion, freight: FreightReference, collection: FreightCo
     status = promotion.status.replace(
         phase=PromotionPhase.RUNNING,
         started_at=Time.of(now),
-        admitted_at=Time.of(now),
+        admitted_at=promotion.status.admitted_at or Time.of(now),
         freight=freight,
         freight_collection=collection,
         current_step=0,

@@ -50,9 +50,13 @@ class Rules:
 
 def rules_of(step: PromotionStep, kind: Step[Any]) -> Rules:
     """The rules for *step*, which is of that kind."""
-    asked = step.retry.error_threshold if step.retry is not None else None
-    threshold = asked or kind.default_error_threshold or 1
+    threshold = asked_threshold(step) or kind.default_error_threshold or 1
     return Rules(threshold, time_limit(step, kind.default_timeout), kind.propagates_output)
+
+
+def asked_threshold(step: PromotionStep) -> int | None:
+    """After how many errors in a row *step* says that it ends, None if it does not say."""
+    return (step.retry.error_threshold or None) if step.retry is not None else None
 
 
 def time_limit(step: PromotionStep, default: timedelta | None) -> timedelta | None:

@@ -279,16 +279,21 @@ def templates_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 def string_places(schema: Mapping[str, Any]) -> Places:
     """The places that a JSON schema gives to strings alone; where it is null or a string, too."""
+    types = type_places(schema)
+    return lambda path: types(path) - {"null"} == {"string"}
+
+
+def type_places(schema: Mapping[str, Any]) -> Callable[[Path], frozenset[str]]:
+    """The types that a JSON schema has for a place: "any" where it does not say, none where it has no such place."""
 
     @lru_cache(maxsize=1024)
-    def is_string(path: Path) -> bool:
+    def types(path: Path) -> frozenset[str]:
         here = [schema]
         for part in path:
             here = [below for one in here for below in _below(_alternatives(one, schema), part)]
-        types = {kind for one in here for kind in _types(_alternatives(one, schema))} - {"null"}
-        return types == {"string"}
+        return frozenset(kind for one in here for kind in _types(_alternatives(one, schema)))
 
-    return is_string
+    return types
 
 
 def _alternatives(one: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -117,9 +117,16 @@ class Controller(Generic[K]):
         self.stats = ControllerStats()
 
     def watches(
-        self, cache: Cache[T], predicate: Predicate[T], keys: Callable[[T | None, T | None], Iterable[K]]
+        self,
+        cache: Cache[T],
+        predicate: Predicate[T],
+        keys: Callable[[T | None, T | None], Iterable[K]],
+        *,
+        needed: bool = True,
     ) -> Self:
         """Enqueue the keys that *keys* names for every change of *cache* that passes *predicate*.
+
+        A cache that is *needed* must be synced before any key is worked on.
 
         A leap (see :class:`~kargo_py.kube.store.Change`) passes every predicate: "only we write this" is true of no
         server that was restored from a backup. So *keys* must cope with any (old, new).
@@ -130,7 +137,7 @@ class Controller(Generic[K]):
                 for key in self._named(keys, change):
                     self.queue.add(key)
 
-        if cache not in self._caches:
+        if needed and cache not in self._caches:
             self._caches.append(cache)
         cache.listen(listener)
         return self

@@ -162,7 +162,7 @@ def contains(obj: Any, patch: Any) -> bool:
     This is the trace by which a patch of a status is recognised.
     """
     if not isinstance(patch, dict):
-        return bool(obj == patch)
+        return _same(obj, patch)
     return isinstance(obj, dict) and all(_holds(obj, name, value) for name, value in patch.items())
 
 
@@ -172,6 +172,15 @@ def _holds(obj: JsonObject, name: str, value: Any) -> bool:
     return name not in obj if value is None else contains(obj.get(name), value)
 
 
+def _same(one: Any, other: Any) -> bool:
+    """Whether the two are the same JSON; for Python 1 and true are equal."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return len(one) == len(other) and all(name in other and _same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
 def merge_diff(old: JsonObject, new: JsonObject) -> JsonObject:
     """The JSON merge patch (RFC 7386) that makes *new* of *old*; {} if they are equal.
 
@@ -179,7 +188,7 @@ def merge_diff(old: JsonObject, new: JsonObject) -> JsonObject:
     """
     patch: JsonObject = {name: None for name in old if new.get(name) is None}
     for name, value in new.items():
-        if value is None or (name in old and old[name] == value):
+        if value is None or (name in old and _same(old[name], value)):
             continue
         before = old.get(name)
         patch[name] = merge_diff(before, value) if isinstance(before, dict) and isinstance(value, dict) else value

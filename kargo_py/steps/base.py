@@ -53,6 +53,7 @@ class StepContext:
     with targets may make that many new attempts on each. ``work_dir`` belongs to this Promotion alone, and is there for
     kinds that fill or read it. ``freight`` is what is promoted, ``collection`` all that the Stage will have then.
     ``mask`` takes what came from Secrets out of a value that is to be kept where others may read it.
+    ``threshold`` is the step's ``retry.errorThreshold``, None if it has none of its own.
     """
 
     instance: str
@@ -78,6 +79,7 @@ class StepContext:
     freight: FreightReference | None = None
     collection: FreightCollection | None = None
     mask: Callable[[Any], Any] = _open
+    threshold: int | None = None
 
     @property
     def room(self) -> int:
@@ -133,6 +135,7 @@ class Waiting:
     ``look_after``: seconds after which to call again if no event does. ``error``: a request about one of the targets
     failed; the call is repeated after a back-off, and what is known of the others is written first; but not later than
     in ``up_in`` seconds, when the step has had its time. ``causes``: why each target is waited for.
+    ``polls``: no event tells, and each call asks somebody, so that it is not called before ``look_after``.
     """
 
     message: str
@@ -142,6 +145,7 @@ class Waiting:
     error: KubeError | None = None
     causes: Mapping[Key, WaitCause] = field(default_factory=dict)
     up_in: float | None = None
+    polls: bool = False
 
     @property
     def cause(self) -> WaitCause:

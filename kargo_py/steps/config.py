@@ -28,6 +28,12 @@ NOT_A_STRING = message(
     'Write `"123456"`.',
     shown=Shown.PROMOTION,
 )
+IS_NULL = message(
+    "must be a string, and is null",
+    do="Part of *invalid configuration*: most often an expression reads a variable, an output or a field that is not "
+    "there. Correct its name, or give another value with `??`.",
+    shown=Shown.PROMOTION,
+)
 IS_REQUIRED = message(
     "must be given",
     do="Part of *invalid configuration*: the step's reference says what this field is for.",
@@ -163,7 +169,7 @@ def read_as(model: type[C], config: object) -> C:
     try:
         return model.model_validate(config)
     except ValidationError as error:
-        faults = [f"{_where(fault['loc'])}: {_what(fault)}" for fault in error.errors()[:_MOST_FAULTS]]
+        faults = [f"{_where(fault['loc'])}: {what_is_wrong(fault)}" for fault in error.errors()[:_MOST_FAULTS]]
         raise ValueError("; ".join(faults)) from error
 
 
@@ -171,11 +177,13 @@ def _where(location: Sequence[int | str]) -> str:
     return "config" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
 
 
-def _what(fault: ErrorDetails) -> str:
-    """What is wrong; in pydantic's words only where those are not Python's."""
+def what_is_wrong(fault: ErrorDetails) -> str:
+    """What *fault* says, for users; in pydantic's words only where those are not Python's."""
     match fault["type"]:
         case "string_type" if isinstance(fault["input"], int | float):  # in YAML without quotes; bool is int
             return NOT_A_STRING()
+        case "string_type" if fault["input"] is None:
+            return IS_NULL()
         case "missing":
             return IS_REQUIRED()
         case "extra_forbidden":

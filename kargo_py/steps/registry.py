@@ -20,6 +20,7 @@ from kargo_py.steps.argocd_wait import ArgoCDWait
 from kargo_py.steps.compose_output import ComposeOutput
 from kargo_py.steps.config import Config
 from kargo_py.steps.fail import Fail
+from kargo_py.steps.http import Http
 from kargo_py.steps.set_freight_alias import SetFreightAlias
 from kargo_py.steps.set_metadata import SetMetadata
 from kargo_py.steps.step import Services, Step, Work, WorkDirUse
@@ -88,7 +89,7 @@ Kind: TypeAlias = type[Step[Any]]
 Kinds: TypeAlias = Mapping[str, Kind]
 """Kinds of steps by what ``uses`` says."""
 
-_BUILT_IN: tuple[Kind, ...] = (ArgoCDUpdate, ArgoCDWait, ComposeOutput, Fail, SetFreightAlias, SetMetadata)
+_BUILT_IN: tuple[Kind, ...] = (ArgoCDUpdate, ArgoCDWait, ComposeOutput, Fail, Http, SetFreightAlias, SetMetadata)
 
 BUILT_IN: Kinds = {kind.uses: kind for kind in _BUILT_IN}
 

@@ -39,7 +39,7 @@ ALIAS_TAKEN = message(
 )
 ALIAS_SET = message(
     'the alias of Freight "{name}" is {alias}',
-    do="Nothing.",
+    do="The step has ended well. The Freight is found by this alias now.",
     shown=Shown.PROMOTION,
 )
 

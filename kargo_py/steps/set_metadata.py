@@ -30,7 +30,7 @@ METADATA_TOO_LARGE = message(
     shown=Shown.PROMOTION,
 )
 CALLED_OFF = message(
-    "the Promotion is to be aborted: the metadata of {left} objects was not looked at any more",
+    "the Promotion is to be aborted; objects left as they were: {left}",
     do="The abort goes on by itself. What was set before stays.",
     shown=Shown.PROMOTION,
 )

@@ -7,7 +7,7 @@ them, cancels a call whose time is up or that is called off, and keeps secrets o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
@@ -19,6 +19,7 @@ from kargo_py.kube.client import Client
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import Finished, StepContext, StepOutcome, StopOutcome
 from kargo_py.steps.config import INVALID_CONFIGURATION, Config, read_as
+from kargo_py.steps.http_addresses import AddressRules
 
 LEFT_AFTER_TIMEOUT = message(
     "left running: the step has had its time",
@@ -74,6 +75,8 @@ class Services:
 
     client: Client
     argocd: ArgoCD
+    addresses: AddressRules = field(default_factory=AddressRules)
+    """Which addresses steps talk to."""
 
 
 class Step(Generic[C]):
@@ -111,6 +114,12 @@ class Step(Generic[C]):
         """What a step with this configuration does outside its Promotion."""
         del config
         return Effect.NONE
+
+    @classmethod
+    def work_dir_use_of(cls, config: Any) -> WorkDirUse:
+        """What a step with this *config*, as it is written, has to do with the working directory."""
+        del config
+        return cls.work_dir_use
 
     async def run(self, context: StepContext) -> StepOutcome:
         """Go on with the step as far as possible now, with the configuration checked first."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kargo_py.api.admission import ANNOTATION_CUSTOM_STEPS
 from kargo_py.api.stamp import STATE_KEY
 from kargo_py.controllers.running import Options, run_controllers
 from kargo_py.deployers.base import read_records
@@ -96,13 +97,14 @@ class Cluster:
     # -- objects --------------------------------------------------------------------------------------------------
 
     def stage(self, name: str) -> JsonObject:
+        step = {"uses": "argocd-update", "config": {"apps": [{"name": self.app_name(name)}]}}
         return {
             "apiVersion": "kargo.akuity.io/v1alpha1",
             "kind": "Stage",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "annotations": {ANNOTATION_CUSTOM_STEPS: "allow"}},
             "spec": {
                 "requestedFreight": [{"origin": {"kind": "Warehouse", "name": "wh"}, "sources": {"direct": True}}],
-                "promotionTemplate": {"spec": {"steps": [{"uses": "argocd-update", "config": {"apps": []}}]}},
+                "promotionTemplate": {"spec": {"steps": [step]}},
             },
         }
 
@@ -289,4 +291,6 @@ def cluster(
     """A fresh Project; a test in which anything of ours crashed has failed, whatever became of it afterwards."""
     apiserver.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argocd"}})
     yield Cluster(apiserver, namespace, kubectl_path)
+    # What is left unfinished would be taken up, and counted, by the controllers of the next test on this server.
+    apiserver.request("DELETE", f"{KARGO}/namespaces/{namespace}/promotions")
     assert not [line for line in logged if line["log_level"] == "error"]

@@ -96,11 +96,15 @@ async def test_what_people_keep_is_read(cluster: Cluster) -> None:
             'Stage "no" does not exist',
         ),
         (
-            {"uses": "set-metadata", "config": updates(a="x" * 300_000)},
+            {"uses": "set-metadata", "config": updates(a="${{ repeat('x', 300000) }}")},
             "Failed",
             'the metadata of Stage "dev" would be 293 KiB, at most 256 KiB',
         ),
-        ({"uses": "set-freight-alias", "config": {"name": "f1", "alias": "a b"}}, "Failed", "'a b' cannot be an alias"),
+        (
+            {"uses": "set-freight-alias", "config": {"name": "f1", "alias": "${{ 'a b' }}"}},
+            "Failed",
+            "'a b' cannot be an alias",
+        ),
     ],
     ids=["fail", "missing", "too large", "no alias"],
 )

@@ -72,7 +72,7 @@ def test_applications_of_one_namespace() -> None:
     objects = rendered("argocd-namespace-only")
 
     bound = {each["metadata"]["name"] for each in objects if each["kind"] == "ClusterRoleBinding"}
-    assert bound == {"kargo-py"}
+    assert bound == {"kargo-py", "kargo-py-lookups"}
     assert one(objects, "RoleBinding")["metadata"]["namespace"] == "argocd"
     values = {each["name"]: each["value"] for each in container(objects)["env"]}
     assert values["ARGOCD_WATCH_ARGOCD_NAMESPACE_ONLY"] == "true"

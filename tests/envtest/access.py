@@ -40,8 +40,12 @@ RULES: Final[dict[UserName, list[JsonObject]]] = {
     # As deploy/ has it, no more; tests/deploy compares the two.
     "controller": [
         _rule("kargo.akuity.io", ["promotions", "stages", "freights"], _READ),
+        _rule("kargo.akuity.io", ["promotiontasks", "clusterpromotiontasks"], _READ),
         _rule("kargo.akuity.io", ["promotions/status", "stages/status", "freights/status"], ["patch"]),
+        _rule("kargo.akuity.io", ["promotions"], ["patch"]),
         _rule("kargo.akuity.io", ["stages"], ["patch"]),
+        _rule("kargo.akuity.io", ["freights"], ["patch"]),
+        _rule("", ["configmaps", "secrets"], ["get"]),
         _rule("", ["events"], ["create"]),
         {**_rule("", ["namespaces"], ["get"]), "resourceNames": ["kube-system"]},
         _rule("argoproj.io", ["applications"], [*_READ, "patch"]),

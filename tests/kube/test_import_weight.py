@@ -128,3 +128,10 @@ def test_nothing_heavy_until_needed(module: str) -> None:
     heavy = ("aiohttp", "kubernetes_asyncio", "pydantic", "msgspec", "yaml")
 
     assert run(f"import sys, {module}; print([m for m in {heavy!r} if m in sys.modules])") == "[]"
+
+
+def test_nothing_of_a_step_that_does_not_run() -> None:
+    """The HTTP client of the step http is imported when such a step runs, not with the controllers."""
+    code = "import sys, kargo_py.controllers.running, kargo_py.steps.http\n"
+
+    assert run(code + "print([m for m in ('httpx', 'httpcore', 'anyio') if m in sys.modules])") == "[]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -136,6 +137,52 @@ async def test_others_write_before_each_write(metadata: bool, refreshes: bool) -
         assert count > 6
         assert [status(world, key)["metadata"] for key in (STAGE, FREIGHT)] == [{**mine, **theirs}] * 2
         assert _without_times(told(world)) == _without_times(alone)
+
+
+async def test_an_abort_between_two_objects() -> None:
+    """What was set stays, what was not is not begun, and the Promotion is Aborted."""
+    async with universe() as (world, _), world.process() as process:
+
+        async def before(where: str, _key: Key, body: Any) -> None:
+            if where == "stages/status" and isinstance(body, list):
+                await world.abort()
+                await asyncio.sleep(1)  # until the cache has it
+
+        process.line.before_patch = before
+        await world.run(step(mine=1), UPDATE)
+        phase = await world.ended()
+
+        assert phase == "Aborted"
+        assert [status(world, key).get("metadata") for key in (STAGE, FREIGHT)] == [{"mine": 1}, None]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_killed_at_every_write(when: str) -> None:
+    """Whichever write was the last of a process, the next one brings it to the same end."""
+    alias = {"uses": "set-freight-alias", "config": {"name": "f1", "alias": "spring"}}
+    number, died = 0, True
+    while died:
+        number += 1
+        async with universe() as (world, _):
+            async with world.process() as first:
+                first.line.last_write = (number, when)
+                await world.run(step(one={"deep": [None]}), alias, step(two=2))
+                ends = [asyncio.create_task(first.line.died.wait()), asyncio.create_task(verified(world))]
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                died = first.line.died.is_set()
+                for end in ends:
+                    end.cancel()
+                await asyncio.gather(*ends, return_exceptions=True)
+                await first.kill()
+            async with world.process():
+                assert await world.ended() == "Succeeded"
+                await verified(world)
+                freight = world._object(FREIGHTS, FREIGHT)
+                wanted = {"one": {"deep": [None]}, "two": 2}
+                assert [status(world, key)["metadata"] for key in (STAGE, FREIGHT)] == [wanted, wanted]
+                assert freight["alias"] == freight["metadata"]["labels"]["kargo.akuity.io/alias"] == "spring"
+
+    assert number > 8
 
 
 def _without_times(value: Any) -> Any:

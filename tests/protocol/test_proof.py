@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from kargo_py.api.abort import ANNOTATION_ABORT
+from kargo_py.api.admission import ANNOTATION_CUSTOM_STEPS
 from kargo_py.argocd.application import APPLICATIONS, mark_of
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES
 from kargo_py.kube.cache import Cache
@@ -74,7 +75,8 @@ class Proof:
         template = {"spec": {"steps": [{"uses": USES, "config": {"apps": [{"name": "x"}]}}]}}
         requested = [{"origin": origin, "sources": {"direct": True}}]
         for name in names:
-            await self.create(STAGES, name, spec={"requestedFreight": requested, "promotionTemplate": template})
+            spec = {"requestedFreight": requested, "promotionTemplate": template}
+            await self.create(STAGES, name, annotations={ANNOTATION_CUSTOM_STEPS: "allow"}, spec=spec)
             await self.create_application(name)
 
     async def create_application(self, name: str, stage: str = "", labels: dict[str, str] | None = None) -> None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from kargo_py.api.abort import ANNOTATION_ABORT
+from kargo_py.api.admission import ANNOTATION_CUSTOM_STEPS
 from kargo_py.api.stamp import STATE_KEY
 from kargo_py.argocd.application import APPLICATIONS, mark_of
 from kargo_py.controllers.promotion import PromotionReconciler
@@ -43,6 +44,8 @@ T = TypeVar("T")
 
 PROJECT = "shop"
 REPO = "https://git.example.com/shop"
+CURRENT = f'${{{{ commitFrom("{REPO}").ID }}}}'
+"""The commit of the Freight that is promoted."""
 SHA = "3f1a0f6c29b54f0a8c7e0f3a3d9a4b5c6d7e8f90"
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 APP = Key("argocd", "shop-dev")
@@ -64,6 +67,7 @@ class Line:
         self.writes: list[tuple[str, Key, Any]] = []
         self.last_write: tuple[int, str] | None = None
         self.refuse: set[Key] = set()
+        self.forbidden: set[str] = set()
         self.away = False
         self.lose_answer = False
         self.died = asyncio.Event()
@@ -129,7 +133,7 @@ class Line:
 
     async def _count(self, where: str, key: Key, body: bytes) -> int:
         """Note a patch; that which ``last_write`` says, by its number, is the last one of this process."""
-        if key in self.refuse:
+        if key in self.refuse or where in self.forbidden:
             raise Forbidden(403, "Forbidden", "no")
         if self.before_patch is not None:
             await self.before_patch(where, key, json.loads(body))
@@ -206,12 +210,14 @@ class Universe:
         self,
         instance: str = "me",
         delay: float = 0.001,
-        steps: Mapping[str, Step[Any]] | None = None,
+        *,
+        without_tasks: bool = False,
+        further: Mapping[str, Step[Any]] | None = None,
         **options: Any,
     ) -> AsyncIterator[Process]:
         """A process of ours, running with caches filled; stopped in order at the end if it was not killed.
 
-        *steps* are kinds of steps besides our own.
+        *without_tasks*: the server has no such kinds. *further*: kinds of steps beside the built-in ones.
         """
         line = Line(client_of(self.core), delay)
         self.lines.append(line)
@@ -222,15 +228,16 @@ class Universe:
             client=line,
             argocd=argocd,
             recorder=recorder,
-            steps={**made(BUILT_IN, Services(line, argocd)), **(steps or {})},
+            steps={**made(BUILT_IN, Services(line, argocd)), **(further or {})},
             checkers={USES: argocd},
             now=self.now,
             **{"executor": executor(), **options},
         )
-        caches: list[Cache[Any]] = [world.stages, world.promotions, world.freights, argocd.applications]
+        caches: list[Cache[Any]] = [*world.caches]
         tasks = [asyncio.create_task(cache.run()) for cache in caches]
         for cache in caches:
-            await cache.wait_synced()
+            if not (without_tasks and cache in world.task_caches):
+                await cache.wait_synced()
         controllers: list[Controller[Any]] = [
             PromotionReconciler(world).controller(),
             StageReconciler(world).controller(),
@@ -256,7 +263,9 @@ class Universe:
         self.zero = asyncio.get_running_loop().time()
         await create_namespaces(self.user, PROJECT, APP.namespace)
         origin = {"kind": "Warehouse", "name": "wh"}
-        template = {"spec": {"steps": [{"uses": USES, "config": {"apps": [{"name": APP.name}]}}]}}
+        source = {"repoURL": REPO, "desiredRevision": CURRENT, "updateTargetRevision": True}
+        step = {"uses": USES, "as": "sync", "config": {"apps": [{"name": APP.name, "sources": [source]}]}}
+        template = {"spec": {"steps": [step]}}
         requested = [{"origin": origin, "sources": {"direct": True}}]
         await self._create(STAGES, "dev", spec={"requestedFreight": requested, "promotionTemplate": template})
         await self._create(FREIGHTS, "f1", origin=origin, commits=[{"repoURL": REPO, "id": SHA}])
@@ -285,9 +294,29 @@ class Universe:
         }
         await self.user.create(APPLICATIONS, APP.namespace, encode(body), codec=JSON)
 
+    async def create(self, resource: Resource, name: str, body: JsonObject) -> JsonObject:
+        """Create an object as it is given."""
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        body["metadata"] = {"name": name, **body.get("metadata", {})}
+        namespace = PROJECT if resource.namespaced else ""
+        return await self.user.create(resource, namespace, encode(body), codec=JSON)
+
     async def _create(self, resource: Resource, name: str, **parts: Any) -> None:
-        body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **parts}
+        meta: JsonObject = {"name": name}
+        if resource == STAGES:
+            meta["annotations"] = {ANNOTATION_CUSTOM_STEPS: "allow"}
+        elif resource == PROMOTIONS:
+            meta |= self._of_stage(parts["spec"]["stage"])
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **parts}
         await self.user.create(resource, PROJECT, encode(body), codec=JSON)
+
+    def _of_stage(self, name: str) -> JsonObject:
+        """What Kargo's webhook writes into the metadata of a Promotion to that Stage, if there is one."""
+        try:
+            stage = self._object(STAGES, Key(PROJECT, name))
+        except KeyError:
+            return {}
+        return owned_by(stage)
 
     async def run(self, *steps: JsonObject, name: str = "p1") -> None:
         """Create a Promotion of these steps."""
@@ -386,6 +415,14 @@ class Universe:
         running = state.get("phase") in {"Running", "Terminating"}
         ours = is_ours(mark_of(self.app().get("operation"))) or (running and is_ours(mark_of(state["operation"])))
         return not ours and not (running and "operation" not in self.app())
+
+
+def owned_by(stage: JsonObject) -> JsonObject:
+    """The metadata of a Promotion to *stage* that nothing is missing in."""
+    meta = stage["metadata"]
+    owner = {"apiVersion": stage["apiVersion"], "kind": "Stage", "name": meta["name"], "uid": meta["uid"]}
+    said = {"kargo.akuity.io/stage": meta["name"]}
+    return {"labels": said, "annotations": said, "ownerReferences": [{**owner, "controller": True}]}
 
 
 def is_ours(mark: str | None) -> bool:

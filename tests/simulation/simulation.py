@@ -15,6 +15,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from kargo_py.api.abort import ANNOTATION_ABORT
+from kargo_py.api.admission import ANNOTATION_CUSTOM_STEPS
 from kargo_py.argocd.application import APPLICATIONS
 from kargo_py.controllers.running import Options, StartError, assemble, run_assembly
 from kargo_py.controllers.world import FREIGHTS, NAMESPACES, STAGES
@@ -251,7 +252,8 @@ class Simulation:
         requested = [{"origin": origin, "sources": {"direct": True}}]
         for stage in APPS:
             spec = {"requestedFreight": requested, "promotionTemplate": template}
-            await self.create(STAGES, PROJECT, stage, spec=spec)
+            allow = {"annotations": {ANNOTATION_CUSTOM_STEPS: "allow"}}
+            await self.create(STAGES, PROJECT, stage, metadata=allow, spec=spec)
         for name, revision in REVISIONS.items():
             await self.create(FREIGHTS, PROJECT, name, origin=origin, commits=[{"repoURL": REPO, "id": revision}])
         for name in sorted({name for names in APPS.values() for name in names}):

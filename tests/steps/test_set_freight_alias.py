@@ -177,7 +177,7 @@ async def test_a_missing_right(server: Intercepting, verb: str, right: str) -> N
         (config(name="a/b"), "config.name: 'a/b' cannot be the name"),
         (config(alias=""), "config.alias: must not be empty"),
         (config(alias=1.3), "config.alias: must be a string"),
-        (config(alias=None), "config.alias: Input should be a valid string"),
+        (config(alias=None), "config.alias: must be a string, and is null"),
         *(
             (config(alias=alias), f"config.alias: {alias!r} cannot be an alias")
             for alias in ("a b", "-a", "a-", "ü", "a\n", "a,b", "a=b", "a" * 64)

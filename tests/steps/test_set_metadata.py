@@ -267,9 +267,7 @@ class TestFaults:
         updates = config(update(a=1), update("Freight", "f1", a=1))
         outcome = await call(step(server), updates, called_off=lambda: server.patches > 0)
 
-        assert outcome == Waiting(
-            "the Promotion is to be aborted: the metadata of 1 objects was not looked at any more"
-        )
+        assert outcome == Waiting("the Promotion is to be aborted; objects left as they were: 1")
         assert [await metadata(server, name) for name in ("dev", "f1")] == [{"a": 1}, None]
 
 

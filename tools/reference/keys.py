@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import ModuleType
 
-from kargo_py.api import abort, names, stamp
+from kargo_py.api import abort, admission, names, stamp
 from kargo_py.argocd import application
 from tools.reference.markdown import code, prose, table
 
@@ -57,6 +57,12 @@ KEYS = (
         "Which Stages may change and sync it: `<project>:<stage>`, several separated by commas, no wildcards.",
     ),
     Key(
+        *(admission, "ANNOTATION_CUSTOM_STEPS", ANNOTATION, "Stage"),
+        *("you", "Promotion controller"),
+        "`allow`: the steps and variables that authors of Promotions write are kept. Without it they become the "
+        "Stage's.",
+    ),
+    Key(
         *(names, "ANNOTATION_ARGOCD_CONTEXT", ANNOTATION, "Stage"),
         *("Stage controller", "Kargo's UI"),
         "The Applications behind the Stage, a JSON list of `{name, namespace}`.",
@@ -88,9 +94,9 @@ KEYS = (
         "Keeps the namespace when the Project is deleted.",
     ),
     Key(
-        *(names, "ANNOTATION_STAGE", ANNOTATION, "AnalysisRun"),
-        *("Kargo", NOBODY),
-        "The Stage whose Freight is verified.",
+        *(names, "ANNOTATION_STAGE", ANNOTATION, "Promotion, AnalysisRun"),
+        *("Promotion controller; Kargo", NOBODY),
+        "The Stage it belongs to.",
     ),
     Key(
         *(names, "ANNOTATION_PROMOTION", ANNOTATION, "AnalysisRun"),
@@ -114,9 +120,9 @@ KEYS = (
         "`true`: Argo CD leaves the Application alone, so a step that names it is refused.",
     ),
     Key(
-        *(names, "LABEL_SHARD", LABEL, "Stage"),
-        *("you; Kargo's webhook, from `spec.shard`", "all controllers"),
-        "Which controller acts on the Stage: the one with this `--shard`.",
+        *(names, "LABEL_SHARD", LABEL, "Stage, Promotion"),
+        *("you; Kargo's webhook, from `spec.shard`; on Promotions the Promotion controller", "all controllers"),
+        "Which controller acts on the Stage: the one with this `--shard`. On Promotions it is that of the Stage.",
     ),
     Key(
         *(names, "LABEL_ALIAS", LABEL, "Freight"),
@@ -130,7 +136,7 @@ KEYS = (
     ),
     Key(
         *(names, "LABEL_STAGE", LABEL, "Promotion, AnalysisRun"),
-        *("Kargo", NOBODY),
+        *("Promotion controller; Kargo", NOBODY),
         "The Stage it belongs to.",
     ),
     Key(
@@ -168,6 +174,11 @@ KEYS = (
         *(stamp, "AWAITED_KEY", ELSEWHERE, "Promotion: `status.state`"),
         *("Promotion controller", "Promotion controller"),
         "The Applications that a step waits for to be created, and since when.",
+    ),
+    Key(
+        *(admission, "ADMITTED_KEY", ELSEWHERE, "Promotion: `status.state`"),
+        *("Promotion controller", "Promotion controller"),
+        "Since when a Promotion that waits is admitted, and which generation of its spec.",
     ),
     Key(
         *(abort, "ABORT_KEY", ELSEWHERE, "Promotion: `status.state`"),

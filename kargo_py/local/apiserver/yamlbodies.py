@@ -17,20 +17,22 @@ from kargo_py.local.apiserver.bodies import Undecodable
 MAX_NODES: Final = 200_000  # with aliases counted as often as they stand: a "billion laughs" ends here
 
 
-class _Loader(yaml.CSafeLoader):
+class Loader(yaml.CSafeLoader):
+    """Resolves plain scalars as go-yaml does."""
+
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":int", ":float"))]
         for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
 
 
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
-_Loader.add_implicit_resolver(
+Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
+Loader.add_implicit_resolver(
     "tag:yaml.org,2002:int",
     re.compile(r"^[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0o?[0-7_]+|0b[01_]+)$"),
     list("-+0123456789"),
 )
-_Loader.add_implicit_resolver(
+Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(
         r"^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"
@@ -38,12 +40,10 @@ _Loader.add_implicit_resolver(
     list("-+0123456789."),
 )
 
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
-
 
 def load(text: str, max_depth: int) -> tuple[Any, tuple[str, ...]]:
     """The value of the first document in *text*, and what strict decoding says of keys that are given twice."""
-    loader = _Loader(text)
+    loader = Loader(text)
     try:
         if not loader.check_node():
             return None, ()
@@ -53,7 +53,7 @@ def load(text: str, max_depth: int) -> tuple[Any, tuple[str, ...]]:
         value = reader.value(node, 0)
     except yaml.YAMLError as error:
         raise Undecodable(_worded(error, text)) from error
-    except _Unsupported as error:
+    except Unsupported as error:
         raise Undecodable(f"json: unsupported value: {error}") from error
     except (ValueError, RecursionError) as error:
         raise Undecodable(f"yaml: {error}") from error
@@ -63,12 +63,12 @@ def load(text: str, max_depth: int) -> tuple[Any, tuple[str, ...]]:
     return value, (f"yaml: unmarshal errors:{lines}",) if lines else ()
 
 
-class _Unsupported(Exception):
+class Unsupported(Exception):
     """YAML has it, and JSON has not."""
 
 
 class _Reader:
-    def __init__(self, loader: _Loader, max_depth: int) -> None:
+    def __init__(self, loader: Loader, max_depth: int) -> None:
         self.twice: list[tuple[int, str]] = []
         self._loader = loader
         self._max_depth = max_depth
@@ -85,7 +85,7 @@ class _Reader:
             return self._mapping(node, depth)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(child, depth + 1) for child in node.value]
-        return _scalar(self._loader, node)
+        return scalar(self._loader, node)
 
     def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -121,7 +121,8 @@ def _go_syntax(value: Any) -> str:
     return json.dumps(value)
 
 
-def _scalar(loader: _Loader, node: yaml.Node) -> Any:
+def scalar(loader: Loader, node: yaml.Node) -> Any:
+    """The value of a scalar as JSON has it. Raises ValueError, Unsupported or yaml.YAMLError."""
     if node.tag == "tag:yaml.org,2002:int":
         return _int(loader, node)
     if node.tag == "tag:yaml.org,2002:float":
@@ -140,7 +141,7 @@ def _scalar(loader: _Loader, node: yaml.Node) -> Any:
     return node.value
 
 
-def _int(loader: _Loader, node: yaml.Node) -> Any:
+def _int(loader: Loader, node: yaml.Node) -> Any:
     """A number of 64 bits; a larger one in decimal is a float, every other is text."""
     text = str(node.value)
     if len(text) > _MOST_DIGITS:
@@ -164,7 +165,7 @@ def _float(text: str) -> float | int | str:
     if not isfinite(number) and not re.match(r"^[-+]?\.", text):
         return text
     if not isfinite(number):
-        raise _Unsupported("NaN" if isnan(number) else f"{'-' if number < 0 else '+'}Inf")
+        raise Unsupported("NaN" if isnan(number) else f"{'-' if number < 0 else '+'}Inf")
     return int(Decimal(repr(number))) if number.is_integer() and abs(number) < 1e21 else number
 
 

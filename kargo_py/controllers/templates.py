@@ -1,0 +1,111 @@
+"""The templates of Stages as the controllers know them: each is read once for each version of it and of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kargo_py.api.promotion import PromotionStep, PromotionTaskReference
+from kargo_py.api.promotion_task import PromotionTaskSpec
+from kargo_py.api.stage import Stage
+from kargo_py.api.types import JsonObject
+from kargo_py.controllers.template import Rulebook, Template
+from kargo_py.controllers.world import World
+from kargo_py.kube.cache import Cache
+from kargo_py.kube.codec import JSON
+from kargo_py.kube.errors import NotFound
+from kargo_py.kube.resources import Key
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    uid: str
+    generation: int
+    tasks: Sequence[JsonObject | None]
+    template: Template
+
+    def is_of(self, stage: Stage, tasks: Sequence[JsonObject | None]) -> bool:
+        """Whether nothing has changed of what it was made of."""
+        same = (self.uid, self.generation) == (stage.metadata.uid, stage.metadata.generation)
+        return same and len(tasks) == len(self.tasks) and all(map(_is, tasks, self.tasks))
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+class Templates:
+    """Templates, with what is wrong with them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._known: dict[Key, _Known] = {}
+        self._kinds = {uses: type(step) for uses, step in world.steps.items()}
+        world.stages.subscribe(self._forget)
+
+    def _forget(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        if new is None and old is not None:
+            self._known.pop(JSON.meta(old).key, None)
+
+    async def of(self, stage: Stage) -> Template:
+        """The template of *stage*. A task that is not in the cache is asked for once. Raises KubeError."""
+        key, references = Key(stage.namespace, stage.name), _references(stage)
+        tasks = self._tasks(stage.namespace, references)
+        known = self._known.get(key)
+        if known is not None and known.is_of(stage, tasks):
+            return known.template
+        missing = [reference for reference, task in zip(references, tasks, strict=True) if task is None]
+        if missing:
+            await self.look_at(stage.namespace, missing)
+            tasks = self._tasks(stage.namespace, references)
+        template = self.rulebook(stage.namespace).template(stage)
+        self._known[key] = _Known(stage.metadata.uid, stage.metadata.generation, tasks, template)
+        return template
+
+    async def of_now(self, stage: Stage) -> Template:
+        """The template of *stage* with its tasks as they are at this moment. Raises KubeError."""
+        await self.look_at(stage.namespace, _references(stage))
+        return await self.of(stage)
+
+    async def look_at(self, namespace: str, references: Iterable[PromotionTaskReference]) -> None:
+        """Bring the tasks that are named up to date in the caches. Raises KubeError."""
+        for reference in references:
+            cache, key = self._place(namespace, reference)
+            try:
+                await cache.read_live(key)
+            except NotFound as error:
+                if not error.resource_missing:
+                    raise
+                # The cluster has no such kind, so there is no such task.
+
+    def rulebook(self, namespace: str) -> Rulebook:
+        """What steps written in *namespace* are judged by, with the tasks as the caches have them."""
+
+        def find(reference: PromotionTaskReference) -> PromotionTaskSpec | None:
+            cache, key = self._place(namespace, reference)
+            world = self._world
+            models = world.task_models if reference.kind == "PromotionTask" else world.cluster_task_models
+            task = models.read(cache.get(key))
+            return task.spec if task is not None else None
+
+        return Rulebook(self._kinds, find)
+
+    def _tasks(self, namespace: str, references: Iterable[PromotionTaskReference]) -> list[JsonObject | None]:
+        places = (self._place(namespace, reference) for reference in references)
+        return [cache.get(key) for cache, key in places]
+
+    def _place(self, namespace: str, reference: PromotionTaskReference) -> tuple[Cache[JsonObject], Key]:
+        if reference.kind == "PromotionTask":
+            return self._world.tasks, Key(namespace, reference.name)
+        return self._world.cluster_tasks, Key("", reference.name)
+
+
+def _references(stage: Stage) -> list[PromotionTaskReference]:
+    template = stage.spec.promotion_template
+    return task_references(template.spec.steps if template is not None else ())
+
+
+def task_references(steps: Iterable[PromotionStep]) -> list[PromotionTaskReference]:
+    """The tasks that *steps* name, each once."""
+    named = {(step.task.kind, step.task.name): step.task for step in steps if step.task is not None}
+    return list(named.values())
