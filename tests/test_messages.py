@@ -244,6 +244,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "a kargo_py.steps.step.WorkDirUse": "a name: FORM on the page",
         "a number of at least 1": "a name: FORM on the page",
     },
+    "kargo_py.steps.step": {"{} has no perform": "for programmers"},
     "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
     "kargo_py.steps.http_config": {"-----BEGIN CERTIFICATE-----": "the first line of a certificate"},
 }

@@ -281,7 +281,7 @@ async def test_wrong_arguments() -> None:
     with pytest.raises(TypeError, match="instance: give that to the Shared"):
         StageController(Shared(client), instance="me")
     for wrong in (Copy, print):
-        with pytest.raises(TypeError, match=r"steps\['copy'\]: give an object with"):
+        with pytest.raises(TypeError, match=r"steps\['copy'\]: give an instance of"):
             Controllers(client, steps={"copy": wrong})  # type: ignore[dict-item]
 
 

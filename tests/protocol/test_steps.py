@@ -117,7 +117,7 @@ async def played(*steps: dict[str, Any], seconds: float = 2000, vars: Any = (), 
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(world.core)
         await world.prepare()
-        await stack.enter_async_context(world.process(steps=kinds))
+        await stack.enter_async_context(world.process(further=kinds))
         spec = {"stage": "dev", "freight": "f1", "steps": list(steps), "vars": list(vars)}
         await world._create(PROMOTIONS, "p1", spec=spec)
         await world.ended(seconds=seconds)
@@ -190,7 +190,7 @@ async def test_one_write_for_ten_steps() -> None:
     world = Universe()
     async with world.core:
         await world.prepare()
-        async with world.process(steps={"toy": Toy()}) as process:
+        async with world.process(further={"toy": Toy()}) as process:
             await world.run(*(toy() for _ in range(10)))
             assert await world.ended() == "Succeeded"
             writes = Counter(where for where, key, _ in process.line.writes if key.name == "p1")
@@ -204,7 +204,7 @@ async def test_writes_of_steps_with_effects(effect: Effect, count: int) -> None:
     world = Universe()
     async with world.core:
         await world.prepare()
-        async with world.process(steps={"toy": Toy(effect=effect)}) as process:
+        async with world.process(further={"toy": Toy(effect=effect)}) as process:
             await world.run(*(toy() for _ in range(3)))
             assert await world.ended() == "Succeeded"
             bodies = [body["status"] for where, key, body in process.line.writes if where == "promotions/status"]
@@ -225,7 +225,7 @@ async def test_effects_that_may_not_be_repeated() -> None:
 
     async with world.core:
         await world.prepare()
-        async with world.process(steps={"once": Toy(look, effect=Effect.ONCE), "toy": Toy(look)}):
+        async with world.process(further={"once": Toy(look, effect=Effect.ONCE), "toy": Toy(look)}):
             await world.run(toy(), toy("once"), toy("once"), toy(), toy())
             assert await world.ended() == "Succeeded"
 
@@ -302,7 +302,7 @@ async def test_an_error_that_is_retried_is_told() -> None:
     async with world.core:
         await world.prepare()
         kind = Toy(Erred("no", failed=True, output={"tried": 1}, retry_after=50), DONE)
-        async with world.process(steps={"toy": kind}):
+        async with world.process(further={"toy": kind}):
             await world.run(toy(retry={"errorThreshold": 2}))
             await world.until(lambda: world.promotion().get("status", {}).get("stepExecutionMetadata"))
             (step,) = world.promotion()["status"]["stepExecutionMetadata"]
@@ -364,7 +364,7 @@ async def test_an_abort_ends_a_call() -> None:
                 cancelled.set()
 
         kind = Toy(hangs)
-        async with world.process(steps={"toy": kind}):
+        async with world.process(further={"toy": kind}):
             await world.run(toy())
             await world.until(lambda: world.phase() == "Running")
             await world.abort()
@@ -378,7 +378,7 @@ async def test_a_long_call_holds_up_nobody() -> None:
     world = Universe()
     async with world.core:
         await world.prepare()
-        async with world.process(steps={"toy": Toy(hang)}):
+        async with world.process(further={"toy": Toy(hang)}):
             await world.run(toy())
             await world.until(lambda: world.phase() == "Running")
             await world.write({"metadata": {"labels": {"a": "b"}}})
@@ -396,7 +396,7 @@ async def test_texts_of_guesses_survive() -> None:
         second = Toy(said())
         compose = {"uses": "compose-output", "as": "c", "config": {"tag": "${{ '1.30' }}", "deep": [{"n": "${{ 7 }}"}]}}
         later = toy("second", **{"as": "s"}, config={"say": "${{ outputs.c.tag }}", "text": "${{ outputs.c.tag }}"})
-        async with world.process(steps={"toy": Toy(hang), "second": second}) as process:
+        async with world.process(further={"toy": Toy(hang), "second": second}) as process:
             await world.run(compose, toy(), later)
             await world.until(lambda: world.phase() == "Running")
             await process.kill()
@@ -404,7 +404,7 @@ async def test_texts_of_guesses_survive() -> None:
             "c": {"tag": 1.3, "deep": [{"n": 7}]},
             "kargo-py.io/texts": {"c": {"/tag": "1.30", "/deep/0/n": "7"}},
         }
-        async with world.process(steps={"toy": Toy(), "second": second}):
+        async with world.process(further={"toy": Toy(), "second": second}):
             assert await world.ended() == "Succeeded"
     assert second.calls[0].config == {"say": 1.3, "text": "1.30"}
 
@@ -427,11 +427,11 @@ async def test_secrets_are_recorded_nowhere() -> None:
         data = {"token": base64.b64encode(secret.encode()).decode()}
         await world.user.create(SECRETS, PROJECT, encode({"metadata": {"name": "s"}, "data": data}), codec=JSON)
         with capture_logs() as logs:
-            async with world.process(steps={"leak": Toy(leak), "toy": Toy(hang), "blurt": Toy(blurt)}) as process:
+            async with world.process(further={"leak": Toy(leak), "toy": Toy(hang), "blurt": Toy(blurt)}) as process:
                 await world.run(toy("leak", config={"text": "${{ secret('s').token }}"}), toy(), toy("blurt"))
                 await world.until(lambda: world.phase() == "Running")
                 await process.kill()
-            async with world.process(steps={"leak": Toy(leak), "toy": Toy(), "blurt": Toy(blurt)}):
+            async with world.process(further={"leak": Toy(leak), "toy": Toy(), "blurt": Toy(blurt)}):
                 assert await world.ended() == "Errored"
                 await asyncio.sleep(10)
     assert got == [secret]
@@ -449,7 +449,7 @@ async def test_a_secret_is_read_once_for_a_step() -> None:
         data = {"a": base64.b64encode(b"one").decode(), "b": base64.b64encode(b"two").decode()}
         await world.user.create(SECRETS, PROJECT, encode({"metadata": {"name": "s"}, "data": data}), codec=JSON)
         kind = Toy(Waiting("a", look_after=1), Waiting("b", look_after=1), DONE)
-        async with world.process(steps={"toy": kind}) as process:
+        async with world.process(further={"toy": kind}) as process:
             condition = "${{ secret('s').a == 'one' }}"
             await world.run(toy(**{"if": condition}, config={"say": "${{ secret('s').a + secret('s').b }}"}))
             assert await world.ended() == "Succeeded"
@@ -466,11 +466,11 @@ async def test_goes_on_from_what_is_on_record() -> None:
     async with world.core:
         await world.prepare()
         first, last = Toy(said()), Toy(said())
-        async with world.process(steps={"first": first, "toy": Toy(hang), "last": last}) as process:
+        async with world.process(further={"first": first, "toy": Toy(hang), "last": last}) as process:
             await world.run(toy("first", config={"say": 1}), toy("first"), toy(), toy("last"))
             await world.until(lambda: world.phase() == "Running")
             await process.kill()
-        async with world.process(steps={"first": first, "toy": Toy(), "last": last}):
+        async with world.process(further={"first": first, "toy": Toy(), "last": last}):
             assert await world.ended() == "Succeeded"
     assert (len(first.calls), len(last.calls)) == (2, 1)
 
@@ -503,13 +503,13 @@ async def test_a_lost_working_directory(tmp_path: Path, needed: bool) -> None:
     async with world.core:
         await world.prepare()
         here = executor(work_dirs=WorkDirs(tmp_path / "here"))
-        async with world.process(steps={**kinds, "toy": Toy(hang)}, executor=here) as process:
+        async with world.process(further={**kinds, "toy": Toy(hang)}, executor=here) as process:
             await world.run(toy("one"), toy("two"), toy(), toy("read" if needed else "other"))
             await world.until(lambda: world.phase() == "Running")
             await process.kill()
         await asyncio.to_thread((tmp_path / "there").mkdir)
         there = executor(work_dirs=WorkDirs(tmp_path / "there"))
-        async with world.process(steps={**kinds, "toy": Toy()}, executor=there):
+        async with world.process(further={**kinds, "toy": Toy()}, executor=there):
             assert await world.ended() == "Succeeded"
             await asyncio.sleep(1)
             left = await asyncio.to_thread(os.listdir, tmp_path / "there")
@@ -523,7 +523,7 @@ async def test_a_time_out_that_passed_meanwhile() -> None:
     world = Universe()
     async with world.core:
         await world.prepare()
-        async with world.process(steps={"toy": Toy(Waiting("for godot", notable=True))}) as process:
+        async with world.process(further={"toy": Toy(Waiting("for godot", notable=True))}) as process:
             await world.run(toy(retry={"timeout": "1m"}))
             await world.until(
                 lambda: "godot" in str(world.promotion()["status"]) if world.phase() == "Running" else False
@@ -531,7 +531,7 @@ async def test_a_time_out_that_passed_meanwhile() -> None:
             await process.kill()
         await asyncio.sleep(timedelta(hours=1).total_seconds())
         kind = Toy()
-        async with world.process(steps={"toy": kind}):
+        async with world.process(further={"toy": kind}):
             assert await world.ended() == "Errored"
     assert world.message() == 'step "step-1" timed out after 1m0s: for godot'
     assert kind.calls == []
