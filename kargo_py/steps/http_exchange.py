@@ -6,6 +6,7 @@ Imported only when a step runs: httpx takes its time and memory.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import httpx
 from kargo_py.messages import Shown, message
 from kargo_py.steps.http_addresses import AddressRules
 from kargo_py.steps.http_asking import Ask, NoAnswer, NotSent, Refused, Tls, Untrusted, Unusable
+from kargo_py.steps.http_config import Method
 from kargo_py.steps.http_judging import Answer
 from kargo_py.steps.http_transport import (
     AddressRefused,
@@ -88,6 +90,7 @@ AUTHORITIES_UNREADABLE = message(
 MOST_BODY: Final = 2 * 1024 * 1024
 """Bytes of an answer's body that are read, decompressed or not."""
 _MOST_REDIRECTS: Final = 10
+_SHOWN: Final = 100
 _MOST_CONTEXTS: Final = 16
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _OURS: Final = frozenset(
@@ -123,10 +126,9 @@ class Exchange:
         try:
             async with asyncio.timeout(ask.timeout) as limit:
                 return await self._follow(ask, sending)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise sending.failed(NOT_IN_TIME(seconds=ask.timeout)) from None
+        except TimeoutError as error:
+            why = NOT_IN_TIME(seconds=ask.timeout) if limit.expired() else _words(error)
+            raise sending.failed(why) from None
         except AddressRefused as error:
             raise Refused(REFUSED(server=sending.server, why=error)) from None
         except (httpx.TransportError, *_FAILURES) as error:
@@ -140,9 +142,11 @@ class Exchange:
             if not (ask.follow and answer.status in _REDIRECTS and location):
                 return answer
             try:
-                ask = ask.redirected(answer.status, ask.url.joined(location))
+                then = ask.redirected(answer.status, ask.url.joined(location))
             except ValueError as error:
                 raise Refused(REDIRECT_UNUSABLE(server=sending.server, why=error)) from None
+            sending.carried_out = sending.carried_out or then.method is not ask.method
+            ask = then
         raise Unusable(TOO_MANY_REDIRECTS(server=sending.server, most=_MOST_REDIRECTS))
 
     async def _exchange(self, ask: Ask, sending: _Sending) -> Answer:
@@ -155,7 +159,8 @@ class Exchange:
             try:
                 headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw]
                 answer = Answer(response.status_code, headers)
-                if ask.follow and answer.status in _REDIRECTS and answer.header("location"):
+                moves = ask.follow and answer.status in _REDIRECTS and answer.header("location")
+                if moves or ask.method is Method.HEAD:
                     return answer
                 return replace(answer, body=await _body(response, answer, sending.server))
             finally:
@@ -198,9 +203,14 @@ _FAILURES: Final = (
 
 
 class _Sending:
-    """How far a request has got."""
+    """How far a request has got.
+
+    ``sent``: its headers were, or are being. ``carried_out``: what was asked for first was, and it is to be seen
+    elsewhere what came of it.
+    """
 
     def __init__(self, url: Url) -> None:
+        self.carried_out = False
         self.begin(url)
 
     def begin(self, url: Url) -> None:
@@ -215,7 +225,7 @@ class _Sending:
 
     def failed(self, why: str) -> Exception:
         """No answer came because of *why*."""
-        if self.sent:
+        if self.sent or self.carried_out:
             return NoAnswer(NO_ANSWER(server=self.server, why=why))
         return NotSent(NO_CONNECTION(server=self.server, why=why))
 
@@ -225,7 +235,8 @@ class _Sending:
             if isinstance(each, ssl.SSLCertVerificationError):
                 return Untrusted(UNTRUSTED(server=self.server, why=each.verify_message))
         if isinstance(error, httpcore.ProxyError):
-            return NotSent(NO_CONNECTION(server=self.server, why=error))
+            # To the proxy something was sent, to the server nothing.
+            self.sent = False
         return self.failed(_words(error))
 
 
@@ -262,7 +273,7 @@ async def _body(response: httpx.Response, answer: Answer, server: str) -> bytes:
     """The body, decompressed. Raises Unusable."""
     encoding = answer.header("content-encoding").strip().lower()
     length = answer.header("content-length")
-    if length.isdecimal() and int(length) > MOST_BODY:
+    if re.fullmatch(r"[0-9]{1,19}", length) and int(length) > MOST_BODY:
         raise Unusable(TOO_LARGE(server=server, most=MOST_BODY))
     # Told by its first bytes which of the two it is
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in {"gzip", "x-gzip", "deflate"} else None
@@ -273,11 +284,11 @@ async def _body(response: httpx.Response, answer: Answer, server: str) -> bytes:
         try:
             body += part if unpacking is None else unpacking.decompress(part, MOST_BODY + 1 - len(body))
         except zlib.error:
-            raise Unusable(UNDECODABLE(server=server, encoding=encoding)) from None
+            raise Unusable(UNDECODABLE(server=server, encoding=encoding[:_SHOWN])) from None
         if max(read, len(body)) > MOST_BODY:
             raise Unusable(TOO_LARGE(server=server, most=MOST_BODY))
     if not read:
         return b""
     if encoding not in {"", "identity"} and (unpacking is None or not unpacking.eof):
-        raise Unusable(UNDECODABLE(server=server, encoding=encoding))
+        raise Unusable(UNDECODABLE(server=server, encoding=encoding[:_SHOWN]))
     return bytes(body)

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ import pytest
 
 from kargo_py.api.names import Actor
 from kargo_py.api.promotion import StepStatus
+from kargo_py.controllers.running import Options, assemble
+from kargo_py.kube.clock import utc_now
+from kargo_py.local.apiserver.client import client_of
+from kargo_py.local.apiserver.server import ApiServer
 from kargo_py.steps.base import Erred, Finished, StepContext, StepOutcome
 from kargo_py.steps.http import Http, idempotency_key, read_within
 from kargo_py.steps.http_addresses import AddressRules
@@ -188,6 +193,19 @@ class TestIdempotencyKey:
         assert idempotency_key(http.read_config({"url": URL, **fields}), here) == f"uid-1/a%3A%3A%C3%BC%20b/{number}"
 
 
+async def test_excluded_by_the_controllers() -> None:
+    """What ``--http-deny`` names is not called by the step that a controller makes."""
+    client = client_of(ApiServer(now=utc_now))
+    world = assemble(client, client, "i", Options(http_denied=[ip_network("127.0.0.0/8")])).world
+
+    outcome = await world.steps["http"].run(context({"url": "http://127.0.0.1:1/"}))
+
+    assert isinstance(outcome, Finished)
+    assert outcome.message == (
+        "http://127.0.0.1:1 is not called: 127.0.0.1 is in 127.0.0.0/8, which --http-deny excludes"
+    )
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A working directory with files, and with what is none."""
@@ -304,6 +322,28 @@ class TestPromotions:
         assert len(pauses) == 4
         assert all(119.99 < pause < 120.1 for pause in pauses), pauses
         assert len(writes) <= 3
+
+    async def test_expressions(self) -> None:
+        """Those in the configuration are evaluated before, texts as texts; its own expressions with the answer."""
+        handler, asked = answering(state("passed"))
+        async with running(handler) as (world, _):
+            step_ = call(
+                None,
+                method="POST",
+                headers=[{"name": "X-Version", "value": "${{ vars.version }}"}],
+                body='${{ {"version": vars.version, "stage": ctx.stage} }}',
+                timeout="${{ '20' + 's' }}",
+                successExpression="response.body.state == '${{ vars.wanted }}'",
+                failureExpression="response.body.state != '${{ vars.wanted }}'",
+                outputs=[{"name": "said", "fromExpression": "response.body.state + '-${{ vars.version }}'"}],
+            )
+            variables = [{"name": "wanted", "value": "passed"}, {"name": "version", "value": "1.30"}]
+            await world.run({**step_, "vars": variables})
+            assert await world.ended() == "Succeeded", world.message()
+            assert world.promotion()["status"]["state"]["call"] == {"said": "passed-1.30"}
+
+        assert asked[0].headers["X-Version"] == "1.30"
+        assert json.loads(asked[0].content)["stage"] == "dev"
 
     async def test_retry_after(self) -> None:
         """A server that says when to come back is not asked before."""

@@ -101,7 +101,7 @@ class TestRequest:
         """An answer without a body may say how long it would be."""
 
         async def script(_request: Received, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Encoding: gzip\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\nContent-Encoding: gzip\r\n\r\n")
 
         async with serving(script) as server:
             assert (await exchange().send(ask(at(server), Method.HEAD))).body == b""
@@ -234,6 +234,16 @@ class TestRedirects:
         assert second.line == f"{then} /b HTTP/1.1"
         assert (second.body == b"x") is (method == then)
         assert kept == ({name.lower() for name, _ in headers} if method == then else {"authorization"})
+
+    @pytest.mark.parametrize(("status", "error"), [(302, NoAnswer), (303, NoAnswer), (307, NotSent)])
+    async def test_to_where_nobody_is(self, status: int, error: type[Exception]) -> None:
+        """What was carried out before the redirect is not taken for something that was never sent."""
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            location = f"http://{HOST}:{bound.getsockname()[1]}/"
+            async with serving(answers(status, Location=location)) as server:
+                with pytest.raises(error):
+                    await exchange().send(ask(at(server), Method.POST))
 
     async def test_to_somebody_else(self) -> None:
         """Another server, or another port, gets none of the headers but those that say nothing."""
