@@ -22,7 +22,7 @@ NO_SUCH_FILE = message(
 )
 EMPTY_INPUT = message(
     "there is nothing in it",
-    do="The command before the `|` has written nothing: look whether it has failed.",
+    do="The command that is piped into this one has written nothing: look whether it has failed.",
     shown=Shown.LINT,
 )
 NO_FILES = message(

@@ -113,8 +113,9 @@ def _texts(manifest: Manifest, field: str) -> dict[str, str]:
     for name, text in value.items() if isinstance(value, dict) else [("", None)]:
         path = (field, name) if name else (field,)
         if not isinstance(text, str) or (manifest.kind == SECRETS.kind and field == "data" and not _is_base64(text)):
-            said = NO_TEXT if field != "data" or manifest.kind != SECRETS.kind else NO_BASE64
-            raise NotKnown(said(object=manifest.title, path=written(path), place=manifest.place(path)))
+            if manifest.kind == SECRETS.kind and field == "data":
+                raise NotKnown(NO_BASE64(object=manifest.title, path=written(path), place=manifest.place(path)))
+            raise NotKnown(NO_TEXT(object=manifest.title, path=written(path), place=manifest.place(path)))
     return dict(value)
 
 

@@ -15,7 +15,8 @@ import yaml
 from hypothesis import given, strategies as st
 from typer.testing import CliRunner, Result
 
-from kargo_py.cli.lint import lines, text
+from kargo_py.cli.findings import text
+from kargo_py.cli.lint import lines
 from kargo_py.cli.main import app
 from kargo_py.offline.findings import Finding, Level, Place
 from tests.offline.pipelines import STAGE, WHOLE
