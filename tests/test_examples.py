@@ -94,6 +94,7 @@ async def test_kopf_operator(kube_api: KubeApi) -> None:
             first = await kube_api.promote("dev", "shop-1.1")
             assert await first.ended() == "Succeeded"
             await kube_api.verified("shop-1.1", "prod")
+            await kube_api.annotate("Stage", "dev", {"kargo-py.io/custom-steps": "allow"})
             wrong = await kube_api.promote("dev", "shop-1.1", steps=[{"uses": "unheard-of"}])
             assert await wrong.ended() == "Errored"
             await kube_api.until("Stage", "dev", lambda it: it["status"]["lastPromotion"]["name"] == wrong.name)

@@ -10,6 +10,7 @@ from typing import Final
 import typer
 
 from kargo_py.cli.crds import SOURCES_MISSING
+from kargo_py.cli.findings import text
 from kargo_py.cli.main import CANNOT_RUN, USAGE_ERROR, fail
 from kargo_py.cli.options import OUTPUT_NOT_KNOWN
 from kargo_py.messages import Shown, message
@@ -93,13 +94,6 @@ def lines(findings: Sequence[Finding], form: str) -> list[str]:
             return [text(finding) for finding in findings]
 
 
-def text(finding: Finding) -> str:
-    """A line for people; an expression with its caret stands below it."""
-    head = f"{_shown(str(finding.place))}: {finding.level.word}: "
-    said = f"{finding.path}: {finding.text}" if finding.path else finding.text
-    return _shown(head + said).replace("\n", "\n   ")
-
-
 def _wire(finding: Finding) -> dict[str, str | int]:
     return {
         "file": finding.place.file,
@@ -127,11 +121,6 @@ def _escaped(value: str, more: str = "") -> str:
     for character in ("%", "\r", "\n", *more):
         value = value.replace(character, f"%{ord(character):02X}")
     return value
-
-
-def _shown(value: str) -> str:
-    """*value* without what would move a terminal's cursor or colour it."""
-    return "".join(c if c == "\n" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in value)
 
 
 def summary(verdict: Verdict) -> str:

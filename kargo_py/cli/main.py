@@ -194,7 +194,8 @@ def run(
         typer.Option(
             metavar="NETWORKS",
             envvar="KARGO_PY_HTTP_DENY",
-            help="Addresses that the step http does not talk to, as 127.0.0.0/8,fd00::/8 [link-local ones alone].",
+            help="More addresses that the step http does not talk to, as 127.0.0.0/8,fd00::/8: beside link-local ones "
+            "and metadata services, which it never does [none].",
         ),
     ] = "",
     log_format: Annotated[

@@ -14,7 +14,7 @@ import typer
 import yaml
 
 from kargo_py.api.types import JsonObject
-from kargo_py.cli.lint import text
+from kargo_py.cli.findings import text
 from kargo_py.cli.main import CANNOT_RUN, INTERRUPTED, USAGE_ERROR, fail
 from kargo_py.cli.objects import Where, connected, reason
 from kargo_py.cli.options import OUTPUT_NOT_KNOWN
@@ -118,14 +118,20 @@ def run(names: Sequence[str], options: Options, out: Print, tell: Print) -> None
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
     except KubeError as error:
+        _tell_all(findings, tell)
         fail(reason(error, PROMOTIONS))
-    told = ordered(findings)
-    for finding in told:
-        tell(text(finding))
+    told = _tell_all(findings, tell)
     errors = sum(finding.level is Level.ERROR for finding in told)
     if errors:
         tell(CANNOT_RENDER(count=errors))
         raise typer.Exit(CANNOT_RUN)
+
+
+def _tell_all(findings: Sequence[Finding], tell: Print) -> list[Finding]:
+    told = ordered(findings)
+    for finding in told:
+        tell(text(finding))
+    return told
 
 
 def _unreadable(files: Sequence[File]) -> list[Finding]:
@@ -154,13 +160,15 @@ async def _all(
         now = utc_now()
         shelf = Shelf(everything, session.client if session is not None else None)
         reader = LookupReader(shelf.as_client(), options.shared_namespace)
+        found: list[Assembled] = []
         for manifest in promotions:
             try:
-                assembled = await assemble(manifest, namespace, shelf, kinds, now)
+                found.append(await assemble(manifest, namespace, shelf, kinds, now))
             except CannotAssemble as error:
                 findings += error.findings
-                continue
-            _check_aliases(assembled, options.outputs)
+        if len(found) == len(promotions):
+            _check_aliases(found, options.outputs)
+        for assembled in found:
             setting = Setting(
                 promotion=assembled.promotion,
                 freight=assembled.freight,
@@ -178,8 +186,8 @@ async def _all(
             findings += [_finding(fault, assembled) for fault in rendered.faults]
 
 
-def _check_aliases(assembled: Assembled, outputs: Mapping[str, object]) -> None:
-    known = [step.alias(index) for index, step in enumerate(assembled.draft.steps)]
+def _check_aliases(found: Sequence[Assembled], outputs: Mapping[str, object]) -> None:
+    known = list(dict.fromkeys(step.alias(index) for one in found for index, step in enumerate(one.draft.steps)))
     for alias in outputs:
         if alias not in known:
             fail(OUTPUT_OF_NO_STEP(alias=alias, known=", ".join(known)), code=USAGE_ERROR)

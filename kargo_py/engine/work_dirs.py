@@ -55,7 +55,12 @@ def root_of(instance: str, parent: str = "") -> Path:
     """
     if parent:
         return Path(parent).absolute() / instance
-    return Path(tempfile.gettempdir()).absolute() / f"kargo-py-{os.geteuid()}-{instance}"
+    try:
+        passing = Path(tempfile.gettempdir()).absolute()
+    except FileNotFoundError:
+        # It can be written nowhere, as in a container. That is told when a step needs it
+        passing = Path("/tmp")  # noqa: S108 - others' directories are refused
+    return passing / f"kargo-py-{os.geteuid()}-{instance}"
 
 
 class WorkDirs:

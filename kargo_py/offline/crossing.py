@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kargo_py.expressions.templates import Path
@@ -47,6 +47,8 @@ class Objects:
 
     by_name: Mapping[tuple[str, str], Sequence[Manifest]]
     by_kind: Mapping[str, Sequence[Manifest]]
+    supplied: set[tuple[str, str, str]] = field(default_factory=set)
+    """Namespace, name and origin of Stages that are known to have a way to get Freight of it."""
 
     def find(self, kind: str, name: str, namespace: str) -> Manifest | None:
         """The object of that name; "" as a namespace may be any, on both sides."""
@@ -136,21 +138,29 @@ def _named(manifest: Manifest, known: Objects, kind: str, path: Path) -> Iterato
 
 def _circle(manifest: Manifest, origin: str, known: Objects) -> list[str]:
     """The Stages from which alone Freight of *origin* could come here, if none of them has any way to get it."""
-    found: dict[str, Manifest] = {}
-    waiting = [manifest]
+    found: dict[str, str] = {}
+    waiting = [(manifest, "")]
     while waiting:
-        stage = waiting.pop()
+        stage, before = waiting.pop()
         if stage.name in found:
             continue
-        found[stage.name] = stage
+        found[stage.name] = before
         request = next((one for one in _list(stage.value, "spec", "requestedFreight") if _origin(one) == origin), None)
-        if request is None or value_at(request, ("sources", "direct")) is True:
+        names = _list(request, "sources", "stages")
+        upstream = [known.find("Stage", name, manifest.namespace) if isinstance(name, str) else None for name in names]
+        if (
+            (manifest.namespace, stage.name, origin) in known.supplied
+            or request is None
+            or value_at(request, ("sources", "direct")) is True
+            or None in upstream
+        ):
+            # So have all on the way that led here; without that long chains would be gone through again and again
+            way = stage.name
+            while way:
+                known.supplied.add((manifest.namespace, way, origin))
+                way = found[way]
             return []
-        for name in _list(request, "sources", "stages"):
-            upstream = known.find("Stage", name, manifest.namespace) if isinstance(name, str) else None
-            if upstream is None:
-                return []
-            waiting.append(upstream)
+        waiting += [(one, stage.name) for one in upstream if one is not None]
     return sorted(found) if len(found) > 1 or _is_its_own(manifest, origin) else []
 
 

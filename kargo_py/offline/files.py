@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,11 @@ from kargo_py.offline.findings import Finding, Level, Place
 NO_SUCH_FILE = message(
     "cannot be read: {why}",
     do="Correct the path, or the rights of the file.",
+    shown=Shown.LINT,
+)
+EMPTY_INPUT = message(
+    "there is nothing in it",
+    do="The command that is piped into this one has written nothing: look whether it has failed.",
     shown=Shown.LINT,
 )
 NO_FILES = message(
@@ -66,11 +71,20 @@ def load(names: Iterable[str]) -> Iterator[File]:
     for name in names:
         if name == STDIN:
             if STDIN not in seen:
-                yield _parsed(STDIN_NAME, sys.stdin.buffer.read(MOST_BYTES + 1), given=True)
+                file = _parsed(STDIN_NAME, sys.stdin.buffer.read(MOST_BYTES + 1), given=True)
+                empty = not file.documents and not file.findings
+                yield (
+                    replace(file, findings=[Finding(Place(STDIN_NAME), Level.ERROR, "", EMPTY_INPUT())])
+                    if empty
+                    else file
+                )
             seen.add(STDIN)
         elif Path(name).is_dir():
-            below = list(_below(name))
-            if not below:
+            closed: list[OSError] = []
+            below = list(_below(name, closed.append))
+            for error in closed:
+                yield _unread(str(error.filename), error)
+            if not below and not closed:
                 yield File(name, findings=[Finding(Place(name), Level.ERROR, "", NO_FILES())])
             for path in below:
                 yield from _once(path, seen, given=False)
@@ -87,14 +101,19 @@ def _once(name: str, seen: set[str], *, given: bool) -> Iterator[File]:
         with Path(name).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        yield File(name, findings=[Finding(Place(name), Level.ERROR, "", NO_SUCH_FILE(why=why))])
+        yield _unread(name, error)
         return
     yield _parsed(name, content, given=given)
 
 
-def _below(folder: str) -> Iterator[str]:
-    for where, folders, files in os.walk(folder):
+def _unread(name: str, error: OSError | ValueError) -> File:
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return File(name, findings=[Finding(Place(name), Level.ERROR, "", NO_SUCH_FILE(why=why))])
+
+
+def _below(folder: str, closed: Callable[[OSError], object]) -> Iterator[str]:
+    """The files in *folder* and below; *closed* gets why a folder cannot be looked into."""
+    for where, folders, files in os.walk(folder, onerror=closed):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = str(Path(where, name))

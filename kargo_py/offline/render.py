@@ -36,6 +36,7 @@ from kargo_py.expressions.environment import VariableError, environment, evaluat
 from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.functions import SEPARATOR, promotion_functions, status_functions
 from kargo_py.expressions.lookups import Lookup, Lookups, Secrets, Source, TooManyLookups, resolved
+from kargo_py.expressions.numbers import format_json_float
 from kargo_py.expressions.templates import (
     ConfigurationError,
     Places,
@@ -98,6 +99,8 @@ ORIGIN_UNKNOWN = message(
 )
 
 MARK: Final = "<not evaluated> "
+_EXPONENTIAL: Final = 1e21
+"""Numbers from here on have an exponent in JSON."""
 _COMPOSE: Final = "compose-output"
 _FROM_FREIGHT: Final = frozenset({"commitFrom", "imageFrom", "chartFrom", "artifactFrom"})
 _WHEN_RUN: Final = (
@@ -310,9 +313,9 @@ class _Work:
         kept: list[ExpressionVariable] = []
         for number, variable in enumerate(variables):
             where: Path = ("vars", number) if of_step else (number,)
+            why = self._why_not(variable.value)  # it may read what had its name before it
             self._unknown = {path: why for path, why in self._unknown.items() if path[:2] != ("vars", variable.name)}
             try:
-                why = self._why_not(variable.value)
                 if why is None:
                     values |= await self._known(_thunk(variable, scope, dict(values)))
                     kept.append(variable)
@@ -407,10 +410,11 @@ class _Work:
     def _missing_for(self, read: Read) -> str | None:
         path = read.path
         if path[:2] == ("task", "outputs"):
+            within = f"{self._task}{SEPARATOR}"
             if len(path) == 2:
-                inner = [name for name in self._unknown if name[0] == "outputs" and name[1].startswith(self._task)]
+                inner = [name for name in self._unknown if name[0] == "outputs" and name[1].startswith(within)]
                 return self._unknown[inner[0]] if inner else None
-            path = ("outputs", f"{self._task}{SEPARATOR}{path[2]}", *path[3:])
+            path = ("outputs", f"{within}{path[2]}", *path[3:])
         for known, why in self._unknown.items():
             if known[: len(path)] == path or path[: len(known)] == known:
                 return why
@@ -441,9 +445,12 @@ def _unknown_context(setting: Setting) -> Reasons:
 
 
 def _shown(value: Any) -> Any:
-    """*value* for people: of a guess the text, where that says more."""
+    """*value* as JSON has it: whole numbers without a point; of a guess the text, where a number would not give it."""
     if isinstance(value, Guess):
-        return value.text if str(value.value) != value.text and not isinstance(value.value, bool) else value.value
+        guess = value.value
+        return value.text if isinstance(guess, float) and format_json_float(guess) != value.text else _shown(guess)
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXPONENTIAL:
+        return int(value)
     if isinstance(value, dict):
         return {name: _shown(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -31,19 +31,29 @@ _LONGEST: Final = 60
 def traps(manifest: Manifest, kinds: Kinds) -> Iterator[Finding]:
     """Warnings of what stands in the configurations of steps."""
     root = _ROOTS.get(manifest.kind, _STEPS)
-    for path, written in manifest.document.written.items():
-        own = path[len(manifest.within) :]
-        if path[: len(manifest.within)] != manifest.within or own[: len(root)] != root:
-            continue
-        step, *within = own[len(root) :] or (None,)
-        if not within or within[0] != "config":
-            continue
-        uses = value_at(manifest.value, (*root, step, "uses") if step is not None else root)
+    steps = value_at(manifest.value, root)
+    for index, step in enumerate(steps if isinstance(steps, list) else ()):
+        uses = value_at(step, ("uses",))
         kind = kinds.get(uses) if isinstance(uses, str) else None
-        value = value_at(manifest.value, own)
-        if _differs(written, value) and (kind is None or _takes_anything(kind, tuple(within[1:]))):
-            text = READ_AS(written=written[:_LONGEST], value=json.dumps(value)[:_LONGEST])
-            yield manifest.finding(own, text, Level.WARNING)
+        for within, value in _scalars(value_at(step, ("config",))):
+            own = (*root, index, "config", *within)
+            written = manifest.written(own)
+            if written and _differs(written, value) and (kind is None or _takes_anything(kind, within)):
+                text = READ_AS(written=written[:_LONGEST], value=json.dumps(value)[:_LONGEST])
+                yield manifest.finding(own, text, Level.WARNING)
+
+
+def _scalars(value: Any) -> Iterator[tuple[Path, Any]]:
+    """The numbers and booleans in *value*, in their order."""
+    waiting: list[tuple[Path, Any]] = [((), value)]
+    while waiting:
+        path, one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += [((*path, name), inner) for name, inner in reversed(one.items())]
+        elif isinstance(one, list):
+            waiting += [((*path, index), one[index]) for index in range(len(one) - 1, -1, -1)]
+        elif not isinstance(one, str):
+            yield path, one
 
 
 def _differs(written: str, value: Any) -> bool:

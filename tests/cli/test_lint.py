@@ -15,7 +15,8 @@ import yaml
 from hypothesis import given, strategies as st
 from typer.testing import CliRunner, Result
 
-from kargo_py.cli.lint import lines, text
+from kargo_py.cli.findings import text
+from kargo_py.cli.lint import lines
 from kargo_py.cli.main import app
 from kargo_py.offline.findings import Finding, Level, Place
 from tests.offline.pipelines import STAGE, WHOLE
@@ -192,7 +193,7 @@ class TestFiles:
     def test_what_cannot_be_read(self, tmp_path: Path) -> None:
         """It is told, and the other files are judged all the same."""
         (tmp_path / "x.yaml").write_text(BAD)
-        (tmp_path / "gone.yaml").symlink_to("/nowhere")
+        (tmp_path / "gone.yaml").symlink_to("/nowhere/x")
         empty = tmp_path / "empty"
         empty.mkdir()
         done = lint(tmp_path / "absent.yaml", empty, tmp_path, "a\0b")
@@ -202,6 +203,26 @@ class TestFiles:
         assert "gone.yaml: error: cannot be read" in done.stdout
         assert "x.yaml:33:17: " in done.stdout
         assert "cannot be read: embedded null byte" in done.stdout
+
+    def test_nothing_comes(self) -> None:
+        """What was to write the manifests has failed, most likely; that is no success."""
+        done = lint("-", given="# nothing\n---\n")
+        assert (done.exit_code, done.stdout) == (1, "<stdin>: error: there is nothing in it\n")
+
+    def test_a_closed_folder(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is told, and what is beside it is judged."""
+        closed, scandir = folder / "closed", os.scandir
+        closed.mkdir()
+
+        def refusing(path: str) -> object:
+            if str(path) == str(closed):
+                raise PermissionError(13, "Permission denied", str(path))
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", refusing)
+        done = lint(folder)
+        assert (done.exit_code, done.stdout) == (1, f"{closed}: error: cannot be read: Permission denied\n")
+        assert "in 4 objects" in done.stderr
 
     def test_a_pipe(self, tmp_path: Path) -> None:
         """As of ``lint <(kustomize build)``; one in a folder is not waited for."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,30 @@ class TestNotKnown:
         assert step(given, "compose")["config"]["tag"] == "abc"
         assert "<not evaluated>" not in given.stdout
 
+    def test_a_variable_of_the_same_name(self, render: Render) -> None:
+        """A step's variable that is made of the one before it is as little known as that."""
+        task = TASK.replace("vars: [{name: app}]", "vars: [{name: app, value: '${{ vars.app }}-x'}]").replace(
+            "      as: names", "      as: names\n      vars: [{name: app, value: '${{ vars.app }}-y'}]"
+        )
+        stage = STAGE.replace("shop-${{ ctx.stage }}", "${{ ctx.uiBaseUrl }}")
+        done = render(**{**WHOLE, "task": task, "stage": stage})
+        assert step(done, "deploy::names")["vars"]["app"] == "<not evaluated> ${{ vars.app }}-y"
+        assert step(done, "deploy::names")["config"] == {"name": "<not evaluated> ${{ vars.app }}"}
+        assert "<not evaluated>" not in render("--ui-base-url", "u", **{**WHOLE, "task": task, "stage": stage}).stdout
+
+    def test_numbers(self, render: Render) -> None:
+        """They are shown as JSON has them; the text of a guess where the number would be written otherwise."""
+        values = {"a": "${{ 10 }}", "b": "${{ 1.5 }}", "c": "${{ '1.30' }}", "d": "${{ [1, 2] }}"}
+        stage = STAGE.replace("tag: ${{ quote(vars.tag) }}", f"v: {json.dumps(values)}")
+        done = render("-o", "json", **{**WHOLE, "stage": stage.replace("outputs.deploy.name", "'x'")})
+        assert json.loads(done.stdout)["steps"][0]["config"]["v"] == {
+            "a": 10,
+            "b": 1.5,
+            "c": "1.30",
+            "d": [1, 2],
+        }
+        assert '"a": 10,' in done.stdout
+
     def test_given_in_a_file(self, render: Render, tmp_path: Path) -> None:
         """An output may be in a file; it goes before what would be computed."""
         path = tmp_path / "out.json.txt"
@@ -205,6 +231,13 @@ class TestSteps:
         two = f"{PROMOTION}---\n{PROMOTION.replace('prod.1', 'prod.2')}"
         done = render(**{**WHOLE, "promotion": two})
         assert [one["promotion"] for one in yaml.safe_load_all(done.stdout)] == ["prod.1", "prod.2"]
+
+    def test_outputs_of_several(self, render: Render) -> None:
+        """An output may be that of a step which only one of the Promotions has."""
+        other = f"---\n{self.OWN}".replace("prod", "other").replace("uses: fail", "as: mine, uses: fail")
+        texts = {**WHOLE, "promotion": PROMOTION + other}
+        done = render("--step-output", "mine={}", "--step-output", 'compose={"tag": "1"}', **texts)
+        assert (done.exit_code, done.stderr) == (0, "")
 
 
 class TestFaults:
@@ -288,7 +321,7 @@ class TestFaults:
         (["--step-output", "x"], "--step-output 'x': must be ALIAS=JSON"),
         (["--step-output", "x=1"], "--step-output 'x=1': must be ALIAS=JSON"),
         (["--step-output", "x={"], "--step-output x:"),
-        (["--step-output", "x=@/nowhere"], "--step-output x: No such file"),
+        (["--step-output", "x=@/nowhere/x"], "--step-output x: No such file"),
         (["--step-output", "x={}"], "no step has the alias 'x'; there are compose, deploy::names"),
         (["-n", "A_B"], "--namespace 'A_B'"),
     ],
@@ -371,3 +404,14 @@ def test_live(crds: ApiServer, namespace: str, tmp_path: Path) -> None:
     path.write_text(there(PROMOTION).replace("abc123", "gone"))
     done = CliRunner().invoke(app, ["render", "-f", str(path), *options], catch_exceptions=False)
     assert 'Freight "gone" does not exist' in done.stdout
+
+
+def test_without_the_extra(tmp_path: Path) -> None:
+    """It needs none of the packages of the embedded API server."""
+    for name, text in WHOLE.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    absent = ("cel", "cryptography", "httptools", "rich", "uvicorn")
+    code = f"import sys; sys.modules |= dict.fromkeys({absent})\nfrom kargo_py.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "render", "-f", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", RENDERED)

@@ -129,6 +129,19 @@ def test_restricted(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", WITH_PROGRAM)
+def test_working_directories(variant: str) -> None:
+    """All else cannot be written to, so there is a volume for them, on a disk; who is left of programs has a parent."""
+    spec = one(rendered(variant), "Deployment")["spec"]["template"]["spec"]
+    pod = container(rendered(variant))
+    values = {each["name"]: each["value"] for each in pod["env"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in pod["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+
+    assert volumes[mounts[values["KARGO_PY_WORK_DIR"]]]["emptyDir"] == {"sizeLimit": "1Gi"}
+    assert spec["shareProcessNamespace"] is True
+
+
+@pytest.mark.parametrize("variant", WITH_PROGRAM)
 def test_one_at_a_time(variant: str) -> None:
     """There is no leader election: one pod, which has ended, in the time that it needs for that, before the next."""
     spec = one(rendered(variant), "Deployment")["spec"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -140,3 +141,13 @@ def test_root_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/tmp")
     assert root_of("me") == Path(f"/tmp/kargo-py-{os.geteuid()}-me")
     assert root_of("me", "/work") == Path("/work/me")
+
+
+def test_no_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can be written to, that is told to the steps that need files, and keeps nothing from beginning."""
+
+    def nowhere() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    assert root_of("me") == Path(f"/tmp/kargo-py-{os.geteuid()}-me")

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from kargo_py.offline.crossing import Objects, objects, references
 from kargo_py.offline.files import File, load
 from kargo_py.offline.findings import Finding, Level
 from kargo_py.offline.lint import lint
-from kargo_py.offline.manifests import manifests
+from kargo_py.offline.manifests import Manifest, manifests
 from kargo_py.offline.schemas import judge
 from kargo_py.steps.registry import BUILT_IN
 from tests.envtest.server import ApiServer, RequestFailed
@@ -199,6 +200,20 @@ class TestTasks:
         assert (level, text) == ("info", "the steps are not checked until the other errors are corrected")
 
 
+class Counting(Objects):
+    """Counts how often something is looked up."""
+
+    looks: int
+
+    def __init__(self, other: Objects) -> None:
+        super().__init__(other.by_name, other.by_kind)
+        object.__setattr__(self, "looks", 0)
+
+    def find(self, kind: str, name: str, namespace: str) -> Manifest | None:
+        object.__setattr__(self, "looks", self.looks + 1)
+        return super().find(kind, name, namespace)
+
+
 class TestCrossing:
     """What objects say of each other."""
 
@@ -218,6 +233,19 @@ class TestCrossing:
     def test_a_chain(self, tmp_path: Path) -> None:
         """Stages that take Freight from each other in a line are fine."""
         assert self.said(tmp_path, self.stage("a", "{direct: true}"), self.stage("b", "{stages: [a]}")) == []
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_a_long_chain(self, tmp_path: Path, order: int) -> None:
+        """Each Stage is looked up a few times, and not once for every other one behind it."""
+        stages = [
+            self.stage("s0", "{direct: true}"),
+            *(self.stage(f"s{n}", f"{{stages: [s{n - 1}]}}") for n in range(1, 200)),
+        ]
+        (tmp_path / "x.yaml").write_text("".join(stages[::order]))
+        known = Counting(objects(manifests(load([str(tmp_path)]))))
+        for each in known.by_kind["Stage"]:
+            assert list(references(each, known)) == []
+        assert known.looks < 2000
 
     def test_a_circle(self, tmp_path: Path) -> None:
         """Stages that wait for each other get nothing; nor does one behind them, or one that waits for itself."""
