@@ -80,6 +80,11 @@ LAST_ENDED_SAYING = message(
     do="The last Promotion to this Stage, and its message. `Ready` comes back with the next one that succeeds.",
     shown=Shown.ANSWER,
 )
+LAST_ENDED_MORE = message(
+    "{message} … (kargo-py why promotion {promotion} has the rest)",
+    do="Part of the text above: the message goes on.",
+    shown=Shown.ANSWER,
+)
 IS_HERE = message(
     "Freight {freight} of {origin} is here",
     do="What was promoted here last, and since when.",
@@ -244,7 +249,9 @@ class _Answer:
         phase, said = last.status.phase, last.status.message
         ready = _condition(self.stage, "Ready")
         if said and (ready is None or said != ready.message):
-            self.tell(LAST_ENDED_SAYING(promotion=last.name, phase=phase, message=said), last.finished_at)
+            first, *others = said.split("\n")
+            message = LAST_ENDED_MORE(message=first, promotion=last.name) if others else first
+            self.tell(LAST_ENDED_SAYING(promotion=last.name, phase=phase, message=message), last.finished_at)
         else:
             self.tell(LAST_ENDED_AS(promotion=last.name, phase=phase), last.finished_at)
 

@@ -322,7 +322,8 @@ def _worded(error: yaml.YAMLError, source: str) -> _Broken:
     if line < len(lines) and lines[line][column : column + 1] == "\t":
         return _Broken(line, column, TAB())
     words = [getattr(error, "context", None), getattr(error, "problem", None)]
-    return _Broken(line, column, NOT_YAML(why=", ".join(word for word in words if word) or type(error).__name__))
+    why = ", ".join(word for word in words if word) or type(error).__name__
+    return _Broken(line, column, COLON(why=why) if _COLON in why else NOT_YAML(why=why))
 
 
 class _Reader:

@@ -329,10 +329,10 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("config", "problems"),
         [
-            ({"text": 1}, ["config.text: must be a string; put a revision made of digits in quotes"]),
+            ({"text": 1}, ["config.text: must be a string; put it in quotes"]),
             ({"texts": "a"}, ["config.texts: there is no such field"]),
             ({"texts": "${{ vars.x }}"}, ["config.texts: there is no such field"]),
-            ({"number": "many"}, ["config.number: Input should be a valid integer, unable to parse string as an"]),
+            ({"number": "many"}, ["config.number: must be a valid integer, unable to parse string as an"]),
             ({"items": [{"size": 1}, {}]}, ["config.items[1].size: must be given"]),
             (
                 {"items": [{"sizes": "${{ vars.x }}"}]},
@@ -543,7 +543,7 @@ class TestTasks:
             "- {uses: picky, config: {text: \"${{ outputs.d.x }} ${{ outputs['d::a'].x }} ${{ outputs.e.x }}\"}}"
         )
         assert [line.rpartition(" (")[0] or line for line in of_stage(steps)] == [
-            "E spec.promotionTemplate.spec.steps[0].task: there is no PromotionTask \"nope\" in namespace 'shop'",
+            'E spec.promotionTemplate.spec.steps[0].task: there is no PromotionTask "nope" in namespace "shop"',
             "E spec.promotionTemplate.spec.steps[1].config.text: no step has the alias 'e'",
         ]
 
@@ -588,9 +588,9 @@ class TestTasks:
             "branch=${{ vars.app + }}",
         )
         assert [line.partition(" (")[0] for line in told(check_task(task, KINDS))] == [
-            "E spec.steps[2].as: the alias 'step-1' is reserved for steps that have none",
             "E spec.vars[1].value: not an expression: unexpected end of expression",
             "E spec.steps[1].config.x: no step has the alias 'b'",
+            "E spec.steps[2].as: the alias 'step-1' is reserved for steps that have none",
             "E spec.steps[2].uses: there is no kind of step 'nope'",
         ]
 
