@@ -17,6 +17,7 @@ from kargo_py.argocd.health import Verdict, assess_application
 from kargo_py.controllers.stage import CHECKS_NOT_KNOWN, KIND_OF_CHECK_NOT_KNOWN
 from kargo_py.controllers.stage_conditions import LAST_ENDED_AS
 from kargo_py.controllers.stage_health import checks
+from kargo_py.controllers.stage_template import TEMPLATE_VALID
 from kargo_py.controllers.stage_verification import (
     VERIFICATION_UNSUPPORTED,
     VERIFIED_ONCE_HEALTHY,
@@ -200,6 +201,10 @@ class _Answer:
         ready = _condition(stage, "Ready")
         if ready is not None and ready.status != "True":
             reason, said = ready.reason or ready.status, ready.message
+            valid = _condition(stage, TEMPLATE_VALID)
+            if valid is not None and valid.reason == reason:
+                # It has them all; there is no room for that in each condition.
+                said = valid.message
             self.say(CONDITION_SAYS(reason=reason, message=said) if said else reason, ready.last_transition_time)
         self._promotions()
         self._freight()

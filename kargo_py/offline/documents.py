@@ -25,6 +25,12 @@ NOT_YAML = message(
     "Helm: render it first, and lint what `helm template` prints.",
     shown=Shown.LINT,
 )
+COLON = message(
+    "{why}; a text with ': ' in it must be in quotes, or below | on lines of its own",
+    do='Most often it is an expression with a map in it: `body: ${{ {"a": 1} }}` is no YAML. Write `body: |`, and the '
+    "expression on the next line, further in.",
+    shown=Shown.LINT,
+)
 TAB = message(
     "a tab where YAML takes only spaces",
     do="Indent with spaces.",
@@ -98,6 +104,7 @@ SECOND_DOCUMENT = message(
 
 MOST_VALUES: Final = 100_000
 MOST_LEVELS: Final = 100
+_COLON: Final = "mapping values are not allowed"
 _MOST_FAULTS: Final = 50
 _SHOWN: Final = 60
 
