@@ -667,6 +667,16 @@ ENDED = [
     pytest.param(
         {
             "raw": promotion(
+                status=ended("Aborted"), steps=[{"uses": "http", "as": "update"}, {"uses": "http", "as": "never"}]
+            )
+        },
+        ['step 1 of 2, "update", is Aborted'],
+        ["never"],
+        id="before the last step",
+    ),
+    pytest.param(
+        {
+            "raw": promotion(
                 status=ended(
                     "Succeeded",
                     record(

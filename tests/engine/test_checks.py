@@ -213,6 +213,13 @@ class TestNames:
             ("${{ ctx.targetFreight.origin.kind }}", "W ctx.targetFreight.origin has no kind; it has name"),
             ("${{ foo }}", "W there is no foo, so it is nil"),
             ("${{ foo.bar }}", "E there is no foo, so it is nil"),
+            (
+                "${{ response.status }}",
+                (
+                    "E there is no response before the request is made; the expressions of http about it are written "
+                    "without ${{ }}"
+                ),
+            ),
             ("${{ repo }}", "W there is no repo, so it is nil; did you mean vars.repo?"),
             ("${{ output.commit.x }}", "E there is no output, so it is nil; did you mean outputs?"),
             ("${{ vars.rep }}", "W there is no variable rep, so it is nil; did you mean repo?"),
