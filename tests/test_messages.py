@@ -166,7 +166,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "kargo_py.cli.limits": {" or ": "joins words"},
     "kargo_py.engine.blocking": {"kargo-py watchdog": "the name of a thread"},
-    "kargo_py.engine.execution": {"step {} of {}/{}": "the name of a task"},
+    "kargo_py.engine.execution": {"step {} of {}/{}": "the name of a task", "{}:{} in {}": "where, for the log"},
     "kargo_py.engine.guarding": {
         **dict.fromkeys(
             [
@@ -227,6 +227,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.offline.assembling": {"Value error, ": "pydantic's words"},
     "kargo_py.offline.render": {"<not evaluated> ": "a mark in the output"},
     "kargo_py.offline.documents": {
+        "mapping values are not allowed": "PyYAML's words",
         "a map": "part of a text",
         "a list": "part of a text",
         r"^---(?=[ \t\r]|$)[ \t]*(?P<rest>[^\r\n]*)\r?$": "finds where documents begin",

@@ -26,9 +26,9 @@ NOT_YAML = message(
     shown=Shown.LINT,
 )
 COLON = message(
-    "{why}; a text with ': ' in it must be in quotes, or below | on lines of its own",
-    do='Most often it is an expression with a map in it: `body: ${{ {"a": 1} }}` is no YAML. Write `body: |`, and the '
-    "expression on the next line, further in.",
+    "{why}; a text with ': ' in it must be in quotes, or in a block of its own",
+    do='Most often it is an expression with a map in it, as in `body: ${{ {"a": 1} }}`. Put the whole in quotes, or '
+    "write a bar after `body:`, and the expression on the next line, further in.",
     shown=Shown.LINT,
 )
 TAB = message(
