@@ -114,11 +114,11 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         " -default: {}-": "a mark",
         " -required-": "a mark",
         " or ": "joins names",
-        "ERRORS:    {}": "a heading",
+        "ERRORS:    {} in a row; retry.errorThreshold of the step sets another": "a heading",
         "FIELD:     {} <{}>{}": "a heading",
         "PACKAGE:   {}": "a heading",
         "STEP:      {}": "a heading",
-        "TIMEOUT:   {}": "a heading",
+        "TIMEOUT:   {}; retry.timeout of the step sets another": "a heading",
     },
     "kargo_py.cli.lint": {"kargo-py: {}": "the title of an annotation"},
     "kargo_py.cli.rows": {'Argo CD Application "([^"]*)" in namespace "[^"]*"': "finds the name APP in a text"},
@@ -166,7 +166,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "kargo_py.cli.limits": {" or ": "joins words"},
     "kargo_py.engine.blocking": {"kargo-py watchdog": "the name of a thread"},
-    "kargo_py.engine.execution": {"step {} of {}/{}": "the name of a task"},
+    "kargo_py.engine.execution": {"step {} of {}/{}": "the name of a task", "{}:{} in {}": "where, for the log"},
     "kargo_py.engine.guarding": {
         **dict.fromkeys(
             [
@@ -227,6 +227,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "kargo_py.offline.assembling": {"Value error, ": "pydantic's words"},
     "kargo_py.offline.render": {"<not evaluated> ": "a mark in the output"},
     "kargo_py.offline.documents": {
+        "mapping values are not allowed": "PyYAML's words",
         "a map": "part of a text",
         "a list": "part of a text",
         r"^---(?=[ \t\r]|$)[ \t]*(?P<rest>[^\r\n]*)\r?$": "finds where documents begin",
@@ -245,7 +246,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "a number of at least 1": "a name: FORM on the page",
     },
     "kargo_py.steps.step": {"{} has no perform": "for programmers"},
-    "kargo_py.steps.config": {"Value error, ": "pydantic's words"},
+    "kargo_py.steps.config": {"Value error, ": "pydantic's words", "Input should be ": "pydantic's words"},
     "kargo_py.steps.http_config": {"-----BEGIN CERTIFICATE-----": "the first line of a certificate"},
 }
 PACKAGES = ("api", "argocd", "cli", "controllers", "deployers", "engine", "kube", "offline", "steps")

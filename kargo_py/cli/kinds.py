@@ -225,8 +225,8 @@ def _lines(place: Place, found: Found, *, recursive: bool) -> Iterator[str]:
         said = plain(place.schema.get("description", ""))
     else:
         yield f"PACKAGE:   {found.packages.get(place.uses, OURS)}"
-        yield f"TIMEOUT:   {time_limit(kind)}"
-        yield f"ERRORS:    {kind.default_error_threshold}"
+        yield f"TIMEOUT:   {time_limit(kind)}; retry.timeout of the step sets another"
+        yield f"ERRORS:    {kind.default_error_threshold} in a row; retry.errorThreshold of the step sets another"
         said = description(kind)
     if said:
         yield ""

@@ -57,6 +57,8 @@ NO_REASONS = message(
 )
 
 _LONGEST: Final = 2000
+_MOST_LINES: Final = 300
+"""Lines of one reason; a Promotion that is refused tells at most a hundred faults, of three lines each."""
 
 T = TypeVar("T")
 
@@ -177,12 +179,23 @@ def lines(explained: Explanation, now: datetime) -> list[str]:
         state=explained.state,
         since=_time(Statement("", since=explained.since), now),
     )
-    said = [f"{_short(statement.text)}{_time(statement, now)}" for statement in explained.reasons] or [NO_REASONS()]
-    return [plain(head), *(f"- {line}" for line in said), *(f"? {_short(line)}" for line in explained.unseen)]
+    said = [line for statement in explained.reasons for line in _reason(statement, now)] or [f"- {NO_REASONS()}"]
+    return [plain(head), *said, *(f"? {_short(plain(line))}" for line in explained.unseen)]
+
+
+def _reason(statement: Statement, now: datetime) -> list[str]:
+    """A reason in its lines: one that names several faults has one for each, with expressions and carets below."""
+    first, *others = [line for line in statement.text.split("\n") if line.strip()] or [""]
+    rest = [f"  {_short(_printable(line).rstrip())}" for line in others[:_MOST_LINES]]
+    return [f"- {_short(plain(first))}{_time(statement, now)}", *rest, *(["  …"] if len(others) > _MOST_LINES else [])]
+
+
+def _printable(words: str) -> str:
+    """*words* with their spaces, which a caret below them counts."""
+    return "".join(c if c.isprintable() else " " for c in words)
 
 
 def _short(words: str) -> str:
-    words = plain(words)
     return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
 
 

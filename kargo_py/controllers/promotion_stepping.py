@@ -61,6 +61,7 @@ from kargo_py.engine.stepping import (
     refuse_step,
     skip_step,
     start_step,
+    without_retry,
 )
 from kargo_py.expressions.lookups import Lookups, TooManyLookups, resolved
 from kargo_py.kube.codec import JSON, encode
@@ -378,7 +379,8 @@ class Stepping:
         if isinstance(given, Finished):
             # It ended while it was being cancelled.
             return given
-        last = turn.promotion.status.step_execution_metadata[-1].message or run.said
+        noted = turn.promotion.status.step_execution_metadata[-1].message
+        last = without_retry(noted) or run.said
         text = STEP_TIMED_OUT(alias=context.alias, time=context.time) + (f": {last}" if last else "")
         outcome = outcome_of_answer(await self._world.executor.time_out(kind, context, text))
         if isinstance(outcome, Erred):

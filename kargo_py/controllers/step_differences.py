@@ -23,12 +23,12 @@ from kargo_py.expressions.values import as_text, guessed
 from kargo_py.messages import Shown, message
 
 MORE_STEPS = message(
-    "there are {count} steps, and {wanted} in the template",
+    "the number of steps is {count}, and {wanted} in the template",
     do="Part of *the steps were replaced*: the Promotion and the Stage's template have another number of steps.",
     shown=Shown.EVENT,
 )
 MORE_VARIABLES = message(
-    "there are {count} variables, and {wanted} in the Stage and its template",
+    "the number of variables is {count}, and {wanted} in the Stage and its template",
     do="Part of *the variables were replaced*: the Promotion and the Stage have another number of variables.",
     shown=Shown.EVENT,
 )

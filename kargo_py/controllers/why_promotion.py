@@ -52,6 +52,7 @@ from kargo_py.kube.clock import in_short
 from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
+from kargo_py.steps.argocd_update import USES as ARGOCD_UPDATE
 from kargo_py.steps.argocd_wait import NOT_CHOSEN_ANY_MORE, USES as ARGOCD_WAIT, ArgoCDWait, read_config, wanted_of
 from kargo_py.steps.config import INVALID_CONFIGURATION
 from kargo_py.steps.registry import BUILT_IN
@@ -248,6 +249,8 @@ ASK_THE_STAGE = message(
     shown=Shown.ANSWER,
 )
 
+_WITHOUT_RECORDS: Final = BUILT_IN.keys() - {ARGOCD_UPDATE, ARGOCD_WAIT}
+"""Kinds of steps that are done with all they started when a call of theirs ends."""
 STEP_TIMES: Final[Mapping[str, timedelta | None]] = {uses: kind.default_timeout for uses, kind in BUILT_IN.items()}
 """The kinds of steps that the controllers of this version have, with how long a step takes at most by default."""
 
@@ -500,7 +503,7 @@ class _Answer:
         told = {statement.text for statement in self.reasons}
         if metadata.message and metadata.message not in told:
             self.say(CONTROLLER_SAYS(message=metadata.message))
-        if not records:
+        if not records and current.step.uses not in _WITHOUT_RECORDS:
             self.say(NOTHING_RECORDED())
         self.say(_step_runs(current, len(promotion.spec.steps or ())), metadata.started_at)
         for attempts, _ in looks:
@@ -631,8 +634,9 @@ class _Answer:
 
     def _tell_steps(self) -> None:
         steps = self.promotion.status.step_execution_metadata
+        count = max(len(self.promotion.spec.steps or ()), len(steps))
         for number, step in enumerate(steps, 1):
-            text = STEP_ENDED(number=number, count=len(steps), alias=step.alias, status=step.status or "not begun")
+            text = STEP_ENDED(number=number, count=count, alias=step.alias, status=step.status or "not begun")
             if step.message and step.message not in self.promotion.status.message:
                 text = SAYING(text=text, message=step.message)
             self.tell(text, step.finished_at)

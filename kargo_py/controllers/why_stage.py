@@ -17,6 +17,7 @@ from kargo_py.argocd.health import Verdict, assess_application
 from kargo_py.controllers.stage import CHECKS_NOT_KNOWN, KIND_OF_CHECK_NOT_KNOWN
 from kargo_py.controllers.stage_conditions import LAST_ENDED_AS
 from kargo_py.controllers.stage_health import checks
+from kargo_py.controllers.stage_template import TEMPLATE_VALID
 from kargo_py.controllers.stage_verification import (
     VERIFICATION_UNSUPPORTED,
     VERIFIED_ONCE_HEALTHY,
@@ -78,6 +79,11 @@ PROMOTIONS_WAIT = message(
 LAST_ENDED_SAYING = message(
     'Promotion "{promotion}" ended as {phase}: {message}',
     do="The last Promotion to this Stage, and its message. `Ready` comes back with the next one that succeeds.",
+    shown=Shown.ANSWER,
+)
+LAST_ENDED_MORE = message(
+    "{message} … (kargo-py why promotion {promotion} has the rest)",
+    do="Part of the text above: the message goes on.",
     shown=Shown.ANSWER,
 )
 IS_HERE = message(
@@ -195,6 +201,10 @@ class _Answer:
         ready = _condition(stage, "Ready")
         if ready is not None and ready.status != "True":
             reason, said = ready.reason or ready.status, ready.message
+            valid = _condition(stage, TEMPLATE_VALID)
+            if valid is not None and valid.reason == reason:
+                # It has them all; there is no room for that in each condition.
+                said = valid.message
             self.say(CONDITION_SAYS(reason=reason, message=said) if said else reason, ready.last_transition_time)
         self._promotions()
         self._freight()
@@ -244,7 +254,9 @@ class _Answer:
         phase, said = last.status.phase, last.status.message
         ready = _condition(self.stage, "Ready")
         if said and (ready is None or said != ready.message):
-            self.tell(LAST_ENDED_SAYING(promotion=last.name, phase=phase, message=said), last.finished_at)
+            first, *others = said.split("\n")
+            message = LAST_ENDED_MORE(message=first, promotion=last.name) if others else first
+            self.tell(LAST_ENDED_SAYING(promotion=last.name, phase=phase, message=message), last.finished_at)
         else:
             self.tell(LAST_ENDED_AS(promotion=last.name, phase=phase), last.finished_at)
 

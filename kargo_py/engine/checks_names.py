@@ -50,6 +50,11 @@ WRONG_NUMBER_OF_ARGUMENTS = message(
     do="Give the function the arguments that it takes: see [Expressions](expressions.md#functions).",
     shown=_SHOWN,
 )
+RESPONSE_LATER = message(
+    "there is no response before the request is made; the expressions of http about it are written without ${{{{ }}}}",
+    do="Write `successExpression: response.status == 200`, say. What is within `${{ }}` is put in before.",
+    shown=_SHOWN,
+)
 NO_SUCH_NAME = message(
     "there is no {name}, so it is nil{hint}",
     do="Correct the name; a text needs quotes. [Expressions](expressions.md#names) has all names.",
@@ -269,6 +274,8 @@ def _of_name(read: Read, name: str, scene: Scene) -> Iterator[Remark]:
         yield Remark(read.at, TASK_OUTSIDE(), warning)
     elif name in _STEP_NAMES or name == "task":
         yield Remark(read.at, NOT_IN_VARIABLES(name=name), warning)
+    elif name == "response":
+        yield Remark(read.at, RESPONSE_LATER(), warning)
     else:
         certain = [f"vars.{name}"] if name in scene.variables else []
         similar = hint(name, sorted(_STEP_NAMES), *certain)

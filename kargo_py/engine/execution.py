@@ -14,6 +14,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass
+from traceback import walk_tb
 from typing import Any, Final, TypeAlias, TypedDict
 
 import structlog
@@ -22,10 +23,12 @@ from kargo_py.api.promotion import StepStatus
 from kargo_py.api.types import Duration
 from kargo_py.engine.blocking import Blocking, Watchdog, running_step
 from kargo_py.engine.guarding import checked, leaves
+from kargo_py.engine.retries import is_passing
 from kargo_py.engine.work_dirs import WorkDirs
+from kargo_py.kube.errors import KubeError
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import Erred, Finished, StepContext, StepOutcome
-from kargo_py.steps.step import Step, Work
+from kargo_py.steps.step import Step, StepFailed, Work
 
 CALL_TOO_LONG = message(
     "one call of the step took longer than {limit} and was cancelled; give the step a time of its own, retry.timeout",
@@ -51,6 +54,12 @@ ABANDONED = message(
     "ends with the process. Tell the author of the kind of step.",
     shown=Shown.LOG,
 )
+RAISED = message(
+    "step raised an error",
+    do="`where` are the calls that led there, the innermost last. Its text stands in the message of the Promotion, "
+    "masked. Errors that are likely to pass, and answers of API servers, are not logged.",
+    shown=Shown.LOG,
+)
 QUEUED = message(
     "waiting until one of the {count} steps of kind {uses} and its like that run at once has ended",
     do="So many calls of steps of the same kind of work run already. It begins by itself; `--step-limit` says how many "
@@ -59,6 +68,8 @@ QUEUED = message(
 )
 
 _log = structlog.get_logger(__name__)
+
+_MOST_FRAMES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,9 +350,21 @@ async def _guarded(run: _Run, context: StepContext) -> Answer:
     except BaseException as error:  # noqa: BLE001 - SystemExit, too: a step does not end the program
         blocking = next((each for each in leaves(error) if isinstance(each, Blocking)), None)
         if blocking is None:
+            _tell(error, context)
             return Raised(error)
         status = StepStatus.ABORTED if run.stopping else StepStatus.ERRORED
         return Finished(status, BLOCKED(limit=Duration.of(blocking.seconds), where=blocking.where))
     if inspect.iscoroutine(outcome):
         outcome.close()
     return checked(outcome, context, stopping=run.stopping)
+
+
+def _tell(error: BaseException, context: StepContext) -> None:
+    """Log where it was raised, for the author of the step; not its text, which may have secrets in it."""
+    if isinstance(error, StepFailed | KubeError) or is_passing(error):
+        return
+    frames = [f"{f.f_code.co_filename}:{line} in {f.f_code.co_name}" for f, line in walk_tb(error.__traceback__)]
+    promotion = f"{context.project}/{context.promotion}"
+    _log.warning(
+        RAISED(), error=type(error).__name__, promotion=promotion, step=context.alias, where=frames[1:][-_MOST_FRAMES:]
+    )

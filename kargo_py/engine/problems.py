@@ -125,17 +125,29 @@ class Findings:
             self._found[problem] = None
 
     def told(self, root: Path) -> list[Problem]:
-        """What is to be told, in the order in which it was found; where that is too much, warnings are left out first.
+        """What is to be told, in the order of the steps; where that is too much, warnings are left out first.
 
-        That there is more is said last, at *root*.
+        That there is more is said last, at *root*, which is where the steps are.
         """
         warnings = [problem for problem in self._found if problem.warning]
         room = MOST_PROBLEMS - self._kept[False]
         left_out = frozenset(warnings[room:])
-        told = [problem for problem in self._found if problem not in left_out]
+        told = _in_order([problem for problem in self._found if problem not in left_out], root)
         if left_out or self._more or self.full:
             told.append(Problem(root, MORE_PROBLEMS(), warning=not self.full))
         return told
+
+
+def _in_order(problems: Sequence[Problem], root: Path) -> list[Problem]:
+    """*problems* step by step, those of variables first; what is wrong in a task stays behind what was found before."""
+    places, place = [], -1
+    for problem in problems:
+        if problem.task is None:
+            under = problem.path[len(root) :] if problem.path[: len(root)] == root else ()
+            place = under[0] if under and isinstance(under[0], int) else -1
+        places.append(place)
+    order = sorted(range(len(problems)), key=places.__getitem__)
+    return [problems[index] for index in order]
 
 
 def refused(problems: Sequence[Problem]) -> list[Problem]:

@@ -110,6 +110,11 @@ def hold_step(promotion: Promotion, current: CurrentStep, why: str) -> Promotion
     return promotion.replace(status=promotion.status.replace(message=said))
 
 
+def without_retry(message: str) -> str:
+    """*message* of a step that ended instead of being tried again."""
+    return message.removesuffix(RETRIED(message=""))
+
+
 def _metadata(current: CurrentStep, **fields: Any) -> StepExecutionMetadata:
     made = StepExecutionMetadata(alias=current.alias, **fields)
     return made.replace(continue_on_error=True) if current.step.continue_on_error else made

@@ -21,7 +21,7 @@ from kargo_py.steps.base import ROOM
 _SHOWN = Shown.PROMOTION | Shown.STAGE
 
 TASK_MISSING = message(
-    "there is no {task} in namespace {namespace!r}",
+    'there is no {task} in namespace "{namespace}"',
     do="Create it, or correct `task.name` and `task.kind`: a PromotionTask is one of the Stage's namespace, a "
     "ClusterPromotionTask serves all.",
     shown=_SHOWN,

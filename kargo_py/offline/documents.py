@@ -25,6 +25,12 @@ NOT_YAML = message(
     "Helm: render it first, and lint what `helm template` prints.",
     shown=Shown.LINT,
 )
+COLON = message(
+    "{why}; a text with ': ' in it must be in quotes, or in a block of its own",
+    do='Most often it is an expression with a map in it, as in `body: ${{ {"a": 1} }}`. Put the whole in quotes, or '
+    "write a bar after `body:`, and the expression on the next line, further in.",
+    shown=Shown.LINT,
+)
 TAB = message(
     "a tab where YAML takes only spaces",
     do="Indent with spaces.",
@@ -98,6 +104,7 @@ SECOND_DOCUMENT = message(
 
 MOST_VALUES: Final = 100_000
 MOST_LEVELS: Final = 100
+_COLON: Final = "mapping values are not allowed"
 _MOST_FAULTS: Final = 50
 _SHOWN: Final = 60
 
@@ -322,7 +329,8 @@ def _worded(error: yaml.YAMLError, source: str) -> _Broken:
     if line < len(lines) and lines[line][column : column + 1] == "\t":
         return _Broken(line, column, TAB())
     words = [getattr(error, "context", None), getattr(error, "problem", None)]
-    return _Broken(line, column, NOT_YAML(why=", ".join(word for word in words if word) or type(error).__name__))
+    why = ", ".join(word for word in words if word) or type(error).__name__
+    return _Broken(line, column, COLON(why=why) if _COLON in why else NOT_YAML(why=why))
 
 
 class _Reader:

@@ -62,6 +62,11 @@ RUN_UNKNOWN = message(
     do="Nothing to do: the expression is evaluated when the Promotion runs.",
     shown=Shown.LINT,
 )
+METADATA_UNKNOWN = message(
+    '{source}({name!r}) is known only once the Promotion runs: step "{alias}" sets metadata before',
+    do="Nothing to do: the expression is evaluated when the Promotion runs.",
+    shown=Shown.LINT,
+)
 SHARED_UNKNOWN = message(
     "which namespace has the shared resources is not known; give it with --shared-resources-namespace",
     do="Give the option as the controller has it.",
@@ -102,6 +107,8 @@ MARK: Final = "<not evaluated> "
 _EXPONENTIAL: Final = 1e21
 """Numbers from here on have an exponent in JSON."""
 _COMPOSE: Final = "compose-output"
+_SETS_METADATA: Final = "set-metadata"
+_METADATA: Final = frozenset({Source.STAGE_METADATA, Source.FREIGHT_METADATA, Source.FREIGHT_STATUS})
 _FROM_FREIGHT: Final = frozenset({"commitFrom", "imageFrom", "chartFrom", "artifactFrom"})
 _WHEN_RUN: Final = (
     "startedAt",
@@ -189,6 +196,8 @@ class _Rendering:
         self._promotion = setting.promotion.replace(status=status)
         self._faults: dict[Fault, None] = {}
         self.notes: list[str] = []
+        self.setter = ""
+        """The alias of a step before that sets metadata."""
 
     async def run(self) -> Rendered:
         steps = [await self._step(index) for index in range(len(self._promotion.spec.steps or ()))]
@@ -223,6 +232,8 @@ class _Rendering:
                 except ValueError as error:
                     work.fault(("config",), str(error))
             self._put_output(work, config, propagates=kind is None or kind.propagates_output)
+        if made.uses == _SETS_METADATA and made.runs is not False:
+            self.setter = made.alias
         status = StepStatus.SKIPPED if made.runs is False else StepStatus.SUCCEEDED
         meta = StepExecutionMetadata(alias=made.alias, status=status, continue_on_error=step.continue_on_error)
         for name in _WHEN_RUN:
@@ -390,6 +401,8 @@ class _Work:
         setting = self._all.setting
         if lookup.source in {Source.SHARED_CONFIG_MAP, Source.SHARED_SECRET} and not setting.shared_namespace:
             raise NotKnown(SHARED_UNKNOWN())
+        if lookup.source in _METADATA and (alias := self._all.setter):
+            raise NotKnown(METADATA_UNKNOWN(source=lookup.source.value, name=lookup.name, alias=alias))
         return await setting.reader.read(setting.promotion.namespace, lookup)
 
     def _why_not(self, source: str) -> str | None:

@@ -23,9 +23,14 @@ INVALID_CONFIGURATION = message(
     shown=Shown.PROMOTION,
 )
 NOT_A_STRING = message(
-    "must be a string; put a revision made of digits in quotes",
+    "must be a string; put it in quotes",
     do="Part of *invalid configuration*: YAML takes `123456`, `1e6` or `true` without quotes for something else. "
     'Write `"123456"`.',
+    shown=Shown.PROMOTION,
+)
+MUST_BE = message(
+    "must be {wanted}",
+    do="Part of *invalid configuration*: the step's reference, or `kargo-py explain STEP`, says what the field takes.",
     shown=Shown.PROMOTION,
 )
 IS_NULL = message(
@@ -162,6 +167,8 @@ class AppChoice(Config):
 C = TypeVar("C", bound=Config)
 
 _MOST_FAULTS = 3
+_SHOULD = "Input should be "
+"""How pydantic begins what it says of most values."""
 
 
 def read_as(model: type[C], config: object) -> C:
@@ -197,4 +204,5 @@ def what_is_wrong(fault: ErrorDetails) -> str:
         case "bool_type":
             return NOT_A_BOOLEAN()
         case _:
-            return fault["msg"].removeprefix("Value error, ")
+            said = fault["msg"].removeprefix("Value error, ")
+            return MUST_BE(wanted=said.removeprefix(_SHOULD)) if said.startswith(_SHOULD) else said

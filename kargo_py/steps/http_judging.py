@@ -149,7 +149,9 @@ def judge(config: HttpConfig, answer: Answer, request: str, patience: Patience, 
         said = NOT_YET_SUCCESS(request=request, status=answer.said, interval=config.poll_interval)
     else:
         said = NO_FAILURE_YET(request=request, status=answer.said, interval=config.poll_interval)
-    return Waiting(said, look_after=max(_LEAST_PAUSE, config.poll_interval.seconds, pause or 0.0), polls=True)
+    after = max(_LEAST_PAUSE, config.poll_interval.seconds, pause or 0.0)
+    # What the answer was is all that can be seen of the step from outside.
+    return Waiting(said, notable=True, look_after=after, polls=True)
 
 
 def _other_status(answer: Answer, request: str, patience: Patience, pause: float | None) -> StepOutcome:

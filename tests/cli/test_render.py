@@ -150,6 +150,26 @@ class TestNotKnown:
         }
         assert '"a": 10,' in done.stdout
 
+    def test_metadata_that_is_set_before(self, render: Render) -> None:
+        """What a step would have set is not what a file or a cluster has; an error would be a false alarm."""
+        steps = [
+            {"uses": "compose-output", "as": "a", "config": {"x": "${{ stageMetadata('prod') == nil }}"}},
+            {
+                "uses": "set-metadata",
+                "as": "set",
+                "config": {"updates": [{"kind": "Stage", "name": "prod", "values": {"x": 1}}]},
+            },
+            {"uses": "compose-output", "as": "b", "config": {"x": "${{ stageMetadata('prod').x }}"}},
+        ]
+        stage = yaml.safe_load(STAGE)
+        stage["spec"]["promotionTemplate"]["spec"]["steps"] = steps
+        found = render(**{**WHOLE, "stage": yaml.safe_dump(stage)})
+        assert found.exit_code == 0, found.output
+        first, _, last = yaml.safe_load(found.stdout)["steps"]
+        assert first["config"] == {"x": True}
+        assert last["config"]["x"].startswith("<not evaluated>")
+        assert 'step "set" sets metadata before' in last["notes"][0]
+
     def test_given_in_a_file(self, render: Render, tmp_path: Path) -> None:
         """An output may be in a file; it goes before what would be computed."""
         path = tmp_path / "out.json.txt"

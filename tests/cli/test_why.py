@@ -59,12 +59,24 @@ class TestLines:
                 "- it ended, at 2026-11-30T12:03:04Z (Argo CD's clock)",
             ),
             (Statement("it waits", since="yesterday"), "- it waits, since yesterday (?)"),
-            (Statement("a\n\x1b[2Jb"), "- a [2Jb"),
+            (Statement("a\r\x1b[2Jb"), "- a [2Jb"),
         ],
     )
     def test_times(self, statement: Statement, line: str) -> None:
         """How long ago is told by clocks that may be compared with ours, and Argo CD's time as it is."""
         assert told(statement)[1] == line
+
+    def test_lines(self) -> None:
+        """Faults stand below each other, and a caret where it points."""
+        text = "it cannot run: steps[0].uses: no\nsteps[1].config.a: no\n | ${{  1 + }}\n | ........^\n\n"
+        assert told(Statement(text, at="2026-11-30T11:59:00Z"), Statement("b"))[1:] == [
+            "- it cannot run: steps[0].uses: no, at 2026-11-30T11:59:00Z (60s ago)",
+            "  steps[1].config.a: no",
+            "   | ${{  1 + }}",
+            "   | ........^",
+            "- b",
+        ]
+        assert told(Statement("a\n" * 1000))[-2:] == ["  a", "  …"]
 
     def test_long(self) -> None:
         """A message as long as an object may be is cut; the JSON has it whole."""
@@ -81,9 +93,10 @@ class TestLines:
 
     @given(st.text(), st.text(), st.text(), st.sampled_from(["", "Argo CD"]))
     def test_any(self, text: str, since: str, at: str, clock: str) -> None:
-        """Whatever somebody wrote into an object, each reason is one printable line."""
+        """Whatever somebody wrote into an object, each reason is printable, and where it begins can be seen."""
         found = told(Statement(text, since, at, clock))
-        assert len(found) == 2
+        assert found[1].startswith("- ")
+        assert all(line.startswith("  ") for line in found[2:])
         assert all(line.isprintable() for line in found)
 
 

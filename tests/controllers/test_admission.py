@@ -190,7 +190,7 @@ CASES = [
         "template",
         "spec.steps[0].if",
     ),
-    Case("more steps", [UPDATE], [UPDATE, OTHER], "template", "there are 2 steps, and 1"),
+    Case("more steps", [UPDATE], [UPDATE, OTHER], "template", "the number of steps is 2, and 1"),
     Case(
         "another kind", [UPDATE], [{**UPDATE, "uses": "argocd-wait"}], "template", 'spec.steps[0].uses is "argocd-wait"'
     ),
@@ -410,7 +410,7 @@ def test_variables_are_taken_away_where_the_stage_has_none() -> None:
     made = planned(wanted, stage(UPDATE))
 
     assert completion(wanted, stage(UPDATE), "f1", made) == {"spec": {"vars": None}}
-    assert "there are 1 variables, and 0" in made.replaced
+    assert "the number of variables is 1, and 0" in made.replaced
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,7 @@ async def test_a_restart_does_not_start_twice(cluster: Cluster, when: str) -> No
         ({}, {"config": {"apps": []}}, "Errored", "spec.steps[0].config.apps: must not be empty"),
         ({}, {"config": {"apps": [{"name": "x", "labels": "y"}]}}, "Errored", "spec.steps[0].config.apps[0].labels: "),
         ({}, {"config": None}, "Errored", "spec.steps[0].config.apps: must be given"),
-        ({}, {"config": {"apps": [{"name": "${{ vars.app }}"}]}}, "Failed", "apps[0].name: must be a string, and is null"),
+        ({}, {"config": {"apps": [{"name": "${{ vars.app }}"}]}}, "Failed", "must be a string, and is null"),
         ({}, {"as": STATE_KEY}, "Errored", "is reserved"),
         ({}, {"uses": "git-clone"}, "Errored", "spec.steps[0].uses: there is no kind of step 'git-clone'"),
     ],

@@ -492,6 +492,12 @@ RUNNING = [
         {"raw": promotion(status=running()), "on": stage("dev.1")}, ["nothing on record"], [], id="nothing recorded"
     ),
     pytest.param(
+        {"raw": promotion(status=running(), steps=[{"uses": "http", "as": "update"}]), "on": stage("dev.1")},
+        ['step 1 of 1, "update" of kind http, runs', "no time-out"],
+        ["nothing on record"],
+        id="a kind that leaves nothing behind",
+    ),
+    pytest.param(
         {"raw": promotion(status=running(state={STATE_KEY: 7})), "on": stage("dev.1")},
         ["the recorded operations cannot be read back"],
         [],
@@ -658,6 +664,16 @@ IN_WAIT = [
 ]
 
 ENDED = [
+    pytest.param(
+        {
+            "raw": promotion(
+                status=ended("Aborted"), steps=[{"uses": "http", "as": "update"}, {"uses": "http", "as": "never"}]
+            )
+        },
+        ['step 1 of 2, "update", is Aborted'],
+        ["never"],
+        id="before the last step",
+    ),
     pytest.param(
         {
             "raw": promotion(

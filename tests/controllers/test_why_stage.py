@@ -213,6 +213,21 @@ CASES = [
         id="said once",
     ),
     pytest.param(
+        {
+            "raw": good(
+                condition("Ready", "False", "InvalidPromotionTemplate", "it cannot be run: a…"),
+                condition("PromotionTemplateValid", "False", "InvalidPromotionTemplate", "it cannot be run: a\nb"),
+                lastPromotion={**FAILED, "status": {"phase": "Errored", "message": "the Promotion cannot run: a\nb"}},
+            )
+        },
+        [
+            "InvalidPromotionTemplate: it cannot be run: a\nb",
+            'Promotion "dev.0" ended as Errored: the Promotion cannot run: a … (kargo-py why promotion dev.0 has',
+        ],
+        [],
+        id="a template with many faults",
+    ),
+    pytest.param(
         {"raw": good(freightHistory=[HERE]), "app": application()},
         ["Freight is verified once the Stage is healthy"],
         ["what is here is verified"],

@@ -213,6 +213,13 @@ class TestNames:
             ("${{ ctx.targetFreight.origin.kind }}", "W ctx.targetFreight.origin has no kind; it has name"),
             ("${{ foo }}", "W there is no foo, so it is nil"),
             ("${{ foo.bar }}", "E there is no foo, so it is nil"),
+            (
+                "${{ response.status }}",
+                (
+                    "E there is no response before the request is made; the expressions of http about it are written "
+                    "without ${{ }}"
+                ),
+            ),
             ("${{ repo }}", "W there is no repo, so it is nil; did you mean vars.repo?"),
             ("${{ output.commit.x }}", "E there is no output, so it is nil; did you mean outputs?"),
             ("${{ vars.rep }}", "W there is no variable rep, so it is nil; did you mean repo?"),
@@ -329,10 +336,10 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("config", "problems"),
         [
-            ({"text": 1}, ["config.text: must be a string; put a revision made of digits in quotes"]),
+            ({"text": 1}, ["config.text: must be a string; put it in quotes"]),
             ({"texts": "a"}, ["config.texts: there is no such field"]),
             ({"texts": "${{ vars.x }}"}, ["config.texts: there is no such field"]),
-            ({"number": "many"}, ["config.number: Input should be a valid integer, unable to parse string as an"]),
+            ({"number": "many"}, ["config.number: must be a valid integer, unable to parse string as an"]),
             ({"items": [{"size": 1}, {}]}, ["config.items[1].size: must be given"]),
             (
                 {"items": [{"sizes": "${{ vars.x }}"}]},
@@ -543,7 +550,7 @@ class TestTasks:
             "- {uses: picky, config: {text: \"${{ outputs.d.x }} ${{ outputs['d::a'].x }} ${{ outputs.e.x }}\"}}"
         )
         assert [line.rpartition(" (")[0] or line for line in of_stage(steps)] == [
-            "E spec.promotionTemplate.spec.steps[0].task: there is no PromotionTask \"nope\" in namespace 'shop'",
+            'E spec.promotionTemplate.spec.steps[0].task: there is no PromotionTask "nope" in namespace "shop"',
             "E spec.promotionTemplate.spec.steps[1].config.text: no step has the alias 'e'",
         ]
 
@@ -588,9 +595,9 @@ class TestTasks:
             "branch=${{ vars.app + }}",
         )
         assert [line.partition(" (")[0] for line in told(check_task(task, KINDS))] == [
-            "E spec.steps[2].as: the alias 'step-1' is reserved for steps that have none",
             "E spec.vars[1].value: not an expression: unexpected end of expression",
             "E spec.steps[1].config.x: no step has the alias 'b'",
+            "E spec.steps[2].as: the alias 'step-1' is reserved for steps that have none",
             "E spec.steps[2].uses: there is no kind of step 'nope'",
         ]
 

@@ -12,7 +12,7 @@ import pytest
 from kargo_py.api.promotion import StepStatus
 from kargo_py.engine.execution import Answer, Executor, Patience, Raised, TimedOut
 from kargo_py.steps.base import Erred, Finished, StepContext
-from kargo_py.steps.step import Work
+from kargo_py.steps.step import StepFailed, Work
 from tests.engine.calling import Told, context_of, executor
 
 pytestmark = pytest.mark.looptime
@@ -221,6 +221,28 @@ async def test_whatever_is_raised(raised: str, seconds: float, work: Work) -> No
         answer = await Caller(made, act, work).wait()
         assert isinstance(answer, Raised)
         assert answer.error is error or isinstance(answer.error, asyncio.CancelledError)
+
+
+async def test_where_it_was_raised_is_logged(logged: list[Any]) -> None:
+    """For the author of the step, without the text; what is no fault of the step is not."""
+
+    async def looks_up(_: StepContext) -> None:
+        raise RuntimeError("s3cret")
+
+    def raises(error: Exception) -> Act:
+        async def act(_: StepContext) -> None:
+            raise error
+
+        return act
+
+    async with opened() as made:
+        await Caller(made, looks_up).wait()
+        await Caller(made, raises(StepFailed("no"))).wait()
+        await Caller(made, raises(ConnectionResetError())).wait()
+    (told,) = logged
+    assert (told["event"], told["error"]) == ("step raised an error", "RuntimeError")
+    assert told["where"][-1].endswith("in looks_up")
+    assert "s3cret" not in str(told)
 
 
 @pytest.mark.parametrize("work", [Work.API, Work.NETWORK])

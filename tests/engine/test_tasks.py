@@ -179,7 +179,7 @@ class TestReferences:
         )
 
         assert [str(problem) for problem in found.problems] == [
-            "spec.steps[0].task: there is no PromotionTask \"nope\" in namespace 'shop'",
+            'spec.steps[0].task: there is no PromotionTask "nope" in namespace "shop"',
             'spec.steps[1].task: there is no ClusterPromotionTask "deploy"',
         ]
         assert found.missing == {"task-1", "d"}

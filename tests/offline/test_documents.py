@@ -168,6 +168,7 @@ class TestFaults:
         ("text", "place", "words"),
         [
             ("a: b: c\n", (1, 5), "mapping values are not allowed"),
+            ('a: ${{ {"b": 1} }}\n', (1, 12), "must be in quotes, or in a block of its own"),
             ("a:\n\t- b\n", (2, 1), "a tab where YAML takes only spaces"),
             ("x: 1\na: 'b\nc: d\n", (2, 4), "found unexpected end of stream"),
             ("x: [1, 2\n", (1, 4), "did not find expected"),

@@ -49,14 +49,14 @@ def app(**source: Any) -> dict[str, Any]:
         *(
             (
                 app(desiredRevision=unquoted),
-                "config.apps[0].sources[0].desiredRevision: must be a string; put a revision made of digits in quotes",
+                "config.apps[0].sources[0].desiredRevision: must be a string; put it in quotes",
             )
             for unquoted in (0, 1.3, True)
         ),
         ({"apps": [{"name": 7}]}, "config.apps[0].name: must be a string"),
-        (app(desiredRevision=["a"]), "config.apps[0].sources[0].desiredRevision: Input should be a valid string"),
+        (app(desiredRevision=["a"]), "config.apps[0].sources[0].desiredRevision: must be a valid string"),
         ({"apps": [{"name": "a", "revision": "x", "revisions": ["x"]}]}, "only one of revision and revisions"),
-        ({"apps": [{"name": "a", "revision": 123456}]}, "config.apps[0].revision: must be a string; put a revision"),
+        ({"apps": [{"name": "a", "revision": 123456}]}, "config.apps[0].revision: must be a string; put it in quotes"),
         ({"apps": [{"name": "a", "resources": []}]}, "config.apps[0].resources: must not be empty"),
         ({"apps": [{"name": "a", "resources": [{"name": "x"}]}]}, "config.apps[0].resources[0].kind: must be given"),
         *(

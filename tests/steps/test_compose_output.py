@@ -80,7 +80,7 @@ class TestFail:
         ("config", "words"),
         [
             ({"message": 7}, "config.message: must be a string"),
-            ({"message": ["a"]}, "config.message: Input should be a valid string"),
+            ({"message": ["a"]}, "config.message: must be a valid string"),
             ({"Message": "a"}, "config.Message: there is no such field"),
         ],
     )

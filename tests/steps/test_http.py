@@ -312,6 +312,9 @@ class TestPromotions:
             done: dict[str, Any] = {"successExpression": "response.body.state == 'passed'", "pollInterval": "2m"}
             output = [{"name": "state", "fromExpression": "response.body.state"}]
             await world.run(call(None, **done, outputs=output))
+            await asyncio.sleep(60)
+            (waiting,) = world.promotion()["status"]["stepExecutionMetadata"]
+            assert "successExpression is not true yet; it is asked every 2m" in waiting["message"]
 
             assert await world.ended() == "Succeeded"
             promotion = world.promotion()
@@ -393,6 +396,8 @@ class TestPromotions:
             await world.run(call({"timeout": "5m"}))
             assert await world.ended() in {"Failed", "Errored"}
             assert 300 <= (world.now() - NOON).total_seconds() < 310
+            assert "answered 500" in world.message()
+            assert "will be retried" not in world.message()
 
         assert len(asked) > 3
 

@@ -279,7 +279,7 @@ class TestFaults:
         ({"updates": {}}, "config.updates: must be a list"),
         (config("a"), "config.updates[0]: must be an object, with fields"),
         (config({}), "config.updates[0].kind: must be given"),
-        (config(update("Warehouse", a=1)), "config.updates[0].kind: Input should be 'Stage' or 'Freight'"),
+        (config(update("Warehouse", a=1)), "config.updates[0].kind: must be 'Stage' or 'Freight'"),
         (config(update(name="", a=1)), "config.updates[0].name: must not be empty"),
         (config(update(name="../x", a=1)), "config.updates[0].name: '../x' cannot be the name"),
         (config({**update(a=1), "name": 7}), "config.updates[0].name: must be a string"),
