@@ -202,6 +202,7 @@ class Stepping:
                 lambda: evaluate(program, position, lookups, now),
                 lookups,
                 partial(self._reader.read, project),
+                aside=asyncio.to_thread,
                 long=is_long(program, position),
             )
         except TooManyLookups as error:

@@ -6,7 +6,6 @@ Evaluation itself reads nothing. A function that needs an object asks :class:`Lo
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from bisect import insort
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -192,25 +191,26 @@ async def resolved(
     lookups: Lookups,
     read: Callable[[Lookup], Awaitable[Mapping[str, Any] | None]],
     *,
+    aside: Callable[[Callable[[], Result]], Awaitable[Result]] | None = None,
     long: bool = False,
 ) -> Result:
     """The value of *evaluate*, with all that it misses read into *lookups*, each once.
 
-    What takes long is evaluated in a thread, so that others have their turn: what is *long*, and what turns out to be.
+    What takes long is evaluated by *aside*, in a thread, so that others have their turn: what is *long*, and what turns
+    out to be; without it all is evaluated here.
     """
+    long = long or aside is None
     lookups.allowance = Allowance() if long else Allowance(QUICK_STEPS)
     while True:
         try:
-            if long:
-                return await asyncio.to_thread(evaluate)
-            result = evaluate()
+            result = await aside(evaluate) if long and aside is not None else evaluate()
         except Missing as missing:
             lookups.put(missing.lookup, await read(missing.lookup))
         except Exception:
             if long or not lookups.allowance.is_used_up:
                 raise
         else:
-            if not lookups.allowance.is_used_up:
+            if long or not lookups.allowance.is_used_up:
                 return result
         if not long and lookups.allowance.is_used_up:
             long, lookups.allowance = True, Allowance()

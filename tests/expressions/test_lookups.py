@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from datetime import UTC, datetime
@@ -84,7 +85,7 @@ async def test_what_takes_long_is_evaluated_aside(source: str, long: bool, aside
             return lookups.get(Lookup(Source.CONFIG_MAP, "a"))
         return render(source, scope).value
 
-    await resolved(evaluate, lookups, nothing, long=long)
+    await resolved(evaluate, lookups, nothing, aside=asyncio.to_thread, long=long)
     assert threads == aside
 
 
@@ -97,4 +98,4 @@ async def test_all_expressions_of_a_step_together() -> None:
             render(f"${{{{ count(1..40000, # == {number}) }}}}", Scope({}, {}, NOON, allowance=lookups.allowance))
 
     with pytest.raises(ExpressionError, match=f"take more than {MAX_ALL_STEPS} steps together"):
-        await resolved(evaluate, lookups, nothing)
+        await resolved(evaluate, lookups, nothing, aside=asyncio.to_thread)
