@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kargo_py.api.names import ANNOTATION_ABORT, ANNOTATION_CREATE_ACTOR, LABEL_ALIAS, LABEL_SHARD
-from kargo_py.api.promotion import PromotionPhase, phase_of, queue_order
+from kargo_py.api.promotion import PromotionPhase, StepStatus, phase_of, queue_order
 from kargo_py.api.types import JsonObject
 from kargo_py.kube.clock import in_short
 from kargo_py.messages import Shown, message
@@ -158,9 +158,9 @@ def _why_promotion(raw: JsonObject, near: Surroundings) -> str:
     place = near.places.get(identity(raw))
     if said := text(raw, "status", "message"):
         return said
-    said = (
-        text(raw, "status", "stepExecutionMetadata", -1, "message") if phase_of(raw) == PromotionPhase.RUNNING else ""
-    )
+    last = ("status", "stepExecutionMetadata", -1)
+    runs = phase_of(raw) == PromotionPhase.RUNNING and text(raw, *last, "status") == StepStatus.RUNNING
+    said = text(raw, *last, "message") if runs else ""
     if phase_of(raw) not in _ENDED and not said and text(raw, "metadata", "annotations", ANNOTATION_ABORT):
         return TO_BE_ABORTED()
     if place is not None and phase_of(raw) == PromotionPhase.PENDING:

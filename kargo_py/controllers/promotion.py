@@ -40,7 +40,16 @@ from kargo_py.controllers.promotion_writing import DeletedError, Writer
 from kargo_py.controllers.telling import Teller
 from kargo_py.controllers.world import World, attempts_of, awaited_in, awaits
 from kargo_py.deployers.base import RecordError
-from kargo_py.engine.machine import alias_fault, begin, current_step, fail, held_up, with_message, with_refresh
+from kargo_py.engine.machine import (
+    alias_fault,
+    begin,
+    current_step,
+    fail,
+    held_up,
+    is_only_running,
+    with_message,
+    with_refresh,
+)
 from kargo_py.engine.records import records_of
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Controller, Result
@@ -158,11 +167,12 @@ class PromotionReconciler:
             await self._forget(key)
         if raw is None or promotion is None:
             return None
-        if (early := self._too_early(key, raw)) > 0:
+        if not promotion.finished and (early := self._too_early(key, raw)) > 0:
             return Result(requeue_after=early)
         stage_raw = await world.stages.read(Key(key.namespace, promotion.spec.stage))
         stage = world.stage_models.read(stage_raw)
         if not self._ours(promotion, stage):
+            await self._forget(key)
             return None
         if promotion.finished:
             await self.teller.missed(promotion)
@@ -271,7 +281,7 @@ class PromotionReconciler:
         if run.uses_work_dir is None:
             kinds = [self._world.steps.get(step.uses or "") for step in promotion.spec.steps or ()]
             run.uses_work_dir = any(k is not None and k.work_dir_use is not WorkDirUse.NONE for k in kinds)
-        return Turn(raw, promotion, promotion, run)
+        return Turn.of(raw, promotion, run)
 
     async def _left(self, turn: Turn, result: Result | None) -> Result | None:
         """A pass is over, with *result*; nothing is kept of what has ended."""
@@ -302,7 +312,7 @@ class PromotionReconciler:
                 self._world.argocd.applications.mark_dirty(record.key)
         if promotion.running:
             turn.taken_over = not records_of(promotion.status)
-        else:
+        if not promotion.running or is_only_running(promotion):
             begun = await self._begin(raw, promotion, stage)
             if begun is None:
                 return None

@@ -82,6 +82,10 @@ class Aborting:
 
     async def abort(self, turn: Turn, asked: Abort) -> Result | None:
         """Stop what runs, wait for it, then end; a Promotion that has not begun ends at once. Raises KubeError."""
+        if turn.promotion.finished:
+            # Its last step had ended before.
+            await self._writer.end(turn.raw, turn.promotion)
+            return None
         if not turn.promotion.running:
             await self._end(turn, asked, Finished(StepStatus.ABORTED))
             return None

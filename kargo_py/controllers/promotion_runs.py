@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kargo_py.api.promotion import Promotion
+from kargo_py.api.promotion import Promotion, PromotionStatus
 from kargo_py.api.types import JsonObject
 from kargo_py.expressions.lookups import Lookups, Secrets
 from kargo_py.kube.resources import Key
@@ -21,7 +21,8 @@ class StepRun:
     ``began``: when it started, None as long as it has not. ``config``: what its configuration was evaluated to, once it
     was. ``effect``: what its calls do outside the Promotion, once that is known. ``errs``: how many of its calls have
     erred in a row, those that do not count included, ``failing_since`` when the first of these was. ``again_at``: when
-    it may be called again. ``said``: what it has said last.
+    it may be called again. ``said``: what it has said last. ``late``: how often it has had something written since its
+    time is up.
     """
 
     alias: str
@@ -34,6 +35,15 @@ class StepRun:
     failing_since: float | None = None
     again_at: float = 0.0
     said: str = ""
+    late: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What a step has made of the status *before* that may not be run again, and that is not on record yet."""
+
+    before: PromotionStatus
+    after: PromotionStatus
 
 
 @dataclass(slots=True)
@@ -42,7 +52,8 @@ class Run:
 
     ``work_dir``: its working directory, once all is in it that its steps have put there; ``filling`` is the step that
     is run again for that, ``filled`` are those that were. ``uses_work_dir``: whether it may have one.
-    ``knows_secrets``: those of the steps before were read, so that they can be masked.
+    ``knows_secrets``: those of the steps before were read, so that they can be masked. ``owed``: a step has ended that
+    may not be run again, and writing that has failed, or is still to be done.
     """
 
     uid: str
@@ -55,6 +66,7 @@ class Run:
     filled: set[str] = field(default_factory=set)
     uses_work_dir: bool | None = None
     knows_secrets: bool | None = None
+    owed: Owed | None = None
 
     def at(self, alias: str) -> StepRun:
         """The step *alias*, which the Promotion is at."""
@@ -92,8 +104,7 @@ class Runs:
 class Turn:
     """One pass over a Promotion: as it is on record, *recorded* and *raw*, and as it is by now.
 
-    ``taken_over``: it was Running without records when it was read. ``owes``: a step has ended that may not be run
-    again, and that is not on record yet.
+    ``taken_over``: it was Running without records when it was read.
     """
 
     raw: JsonObject
@@ -101,7 +112,15 @@ class Turn:
     promotion: Promotion
     run: Run
     taken_over: bool = False
-    owes: bool = False
+
+    @classmethod
+    def of(cls, raw: JsonObject, promotion: Promotion, run: Run) -> Turn:
+        """A pass over *promotion* as it is on record; what a write that failed did not bring there is not lost."""
+        owed = run.owed
+        if owed is None or owed.before.wire() != promotion.status.wire():
+            run.owed = None
+            return cls(raw, promotion, promotion, run)
+        return cls(raw, promotion, promotion.replace(status=owed.after), run)
 
     @property
     def key(self) -> Key:

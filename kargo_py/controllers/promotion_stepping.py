@@ -22,7 +22,7 @@ from kargo_py.api.promotion import Promotion, PromotionPhase, StepStatus
 from kargo_py.controllers.events import step_warning_event
 from kargo_py.controllers.lookups import LookupReader, LookupRefused
 from kargo_py.controllers.promotion_filling import Filling, outcome_of_answer
-from kargo_py.controllers.promotion_runs import StepRun, Turn
+from kargo_py.controllers.promotion_runs import Owed, StepRun, Turn
 from kargo_py.controllers.promotion_waiting import gather_time, is_urgent, status_of_wait
 from kargo_py.controllers.promotion_writing import Writer
 from kargo_py.controllers.telling import Teller
@@ -34,6 +34,7 @@ from kargo_py.engine.evaluation import (
     condition,
     configuration_for,
     has_expressions,
+    is_long,
     may_use_secrets,
     position_of,
     program_of,
@@ -138,8 +139,9 @@ class Stepping:
     async def _learn_secrets(self, turn: Turn) -> None:
         """Read the Secrets that the steps of a process before this one have used: what they know may be put out yet."""
         promotion = turn.promotion
-        for index, metadata in enumerate(promotion.status.step_execution_metadata):
-            step = (promotion.spec.steps or ())[index]
+        # Not strict: what somebody has edited is told in a moment.
+        known = zip(promotion.spec.steps or (), promotion.status.step_execution_metadata, strict=False)
+        for index, (step, metadata) in enumerate(known):
             kind = self._world.steps.get(step.uses or "")
             if kind is None or metadata.started_at is None or not may_use_secrets(step, promotion.spec.vars):
                 continue
@@ -198,7 +200,11 @@ class Stepping:
         program, position = self._program(turn.promotion), position_of(turn.promotion, step.index)
         try:
             return await resolved(
-                lambda: evaluate(program, position, lookups, now), lookups, partial(self._reader.read, project)
+                lambda: evaluate(program, position, lookups, now),
+                lookups,
+                partial(self._reader.read, project),
+                aside=asyncio.to_thread,
+                long=is_long(program, position),
             )
         except TooManyLookups as error:
             raise EvaluationError(str(error)) from error
@@ -231,8 +237,7 @@ class Stepping:
         left = self._time_left(context, run, kind)
         limit = None if kind.keeps_time else left
         if limit is not None and limit <= 0:
-            outcome = await self._timed_out(turn, current, kind)
-            return await self._after(turn, current, outcome, rules, timed_out=True), False
+            return await self._after_time(turn, current, kind, rules)
         is_fresh = with_refresh(turn.promotion) is not turn.promotion
         if (pause := run.again_at - _loop_time()) > 0 and (left is None or left > 0) and not is_fresh:
             return _again(pause, left), False
@@ -250,8 +255,7 @@ class Stepping:
             if answer is None:
                 return await self._under_way(turn, current, limit), False
             if isinstance(answer, TimedOut):
-                outcome = await self._timed_out(turn, current, kind)
-                return await self._after(turn, current, outcome, rules, timed_out=True), False
+                return await self._after_time(turn, current, kind, rules)
             outcome = outcome_of_answer(answer)
         else:
             outcome = faulty
@@ -276,8 +280,8 @@ class Stepping:
             run.config = config
         if run.effect is None:
             run.effect = _effect(kind, run.config)
-        begins = turn.recorded.phase != PromotionPhase.RUNNING and run.effect in {Effect.REPEATABLE, Effect.ONCE}
-        if turn.owes or begins or (run.effect is Effect.ONCE and turn.is_unwritten):
+        begins = turn.recorded.status.freight is None and run.effect in {Effect.REPEATABLE, Effect.ONCE}
+        if turn.run.owed is not None or begins or (run.effect is Effect.ONCE and turn.is_unwritten):
             await self._writer.record(turn)
         return None
 
@@ -372,6 +376,15 @@ class Stepping:
             run.began = _loop_time() - max((context.now - context.started_at).total_seconds(), 0.0)
         return run.began + context.timeout.total_seconds() - _loop_time()
 
+    async def _after_time(
+        self, turn: Turn, current: CurrentStep, kind: Step[Any], rules: Rules
+    ) -> tuple[Result | None, bool]:
+        """As :meth:`_run`, of a step whose time is up."""
+        outcome = await self._timed_out(turn, current, kind)
+        intends = isinstance(outcome, Intend)
+        turn.run.at(current.alias).late += intends
+        return await self._after(turn, current, outcome, rules, timed_out=True), intends
+
     async def _timed_out(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepOutcome:
         """The time of the step is up: how it ends."""
         run, context = turn.run.at(current.alias), await self.context_to_stop(turn, current, kind, give_up=True)
@@ -383,10 +396,16 @@ class Stepping:
         last = without_retry(noted) or run.said
         text = STEP_TIMED_OUT(alias=context.alias, time=context.time) + (f": {last}" if last else "")
         outcome = outcome_of_answer(await self._world.executor.time_out(kind, context, text))
-        if isinstance(outcome, Erred):
-            text = f"{text}; {outcome.message}"
-        elif not isinstance(outcome, Waiting) or -(self._time_left(context, run, kind) or 0.0) < self._patience:
-            return outcome
+        overdue = -(self._time_left(context, run, kind) or 0.0)
+        match outcome:
+            case Erred():
+                text = f"{text}; {outcome.message}"
+            case Intend() if run.late >= _MOST_INTENTS:
+                pass
+            case Waiting() if overdue >= self._patience:
+                pass
+            case _:
+                return outcome
         return await Step.time_out(kind, context, text)
 
     @property
@@ -439,7 +458,8 @@ class Stepping:
             case Then.NEXT:
                 turn.taken_over = False
                 turn.run.step, turn.run.filling = None, ""
-                turn.owes = turn.owes or run.effect is Effect.ONCE
+                if run.effect is Effect.ONCE:
+                    turn.run.owed = Owed(turn.recorded.status, turn.promotion.status)
         return None
 
     def _note(self, run: StepRun, outcome: StepOutcome) -> None:

@@ -44,7 +44,7 @@ from kargo_py.controllers.why import (
 from kargo_py.deployers.argocd_records import KIND as ARGOCD, intent_of
 from kargo_py.deployers.base import Record, RecordError, TargetState
 from kargo_py.engine.evaluation import EvaluationError, configuration_for, position_of, program_of
-from kargo_py.engine.machine import CurrentStep, current_step
+from kargo_py.engine.machine import CurrentStep, current_step, is_only_running
 from kargo_py.engine.records import records_of
 from kargo_py.engine.retries import time_limit
 from kargo_py.expressions.lookups import Lookups, Missing
@@ -477,14 +477,14 @@ class _Answer:
     def _how_it_runs(self) -> None:
         """What the step that runs waits for."""
         promotion = self.promotion
-        current = current_step(promotion)
+        current, steps = current_step(promotion), promotion.spec.steps or ()
+        if current is None and is_only_running(promotion) and steps:
+            current = CurrentStep(0, steps[0].alias(0), steps[0], started=False)
         if current is None:
             self.say(NO_STEP_RUNS())
             return
         if not current.started:
-            self.say(
-                STEP_NOT_BEGUN(number=current.index + 1, count=len(promotion.spec.steps or ()), alias=current.alias)
-            )
+            self.say(STEP_NOT_BEGUN(number=current.index + 1, count=len(steps), alias=current.alias))
             if promotion.status.message:
                 self.say(CONTROLLER_SAYS(message=promotion.status.message))
             return

@@ -55,7 +55,7 @@ class Attempt:
     step's own: ``held``, somebody else's operation had the Application when we last looked; ``free_since``, the
     time it became free, until that is written; ``repeat_at``, when the next attempt may follow; ``give_up_at``,
     until when its end is waited for; ``failed_at``, when a request about it last failed; ``seen_at_end``, it was
-    seen live after the time of the step was up.
+    seen live after the time of the step was up; ``one_more_try``, by then it could not.
     """
 
     latched: OperationState | None = None
@@ -72,6 +72,7 @@ class Attempt:
     give_up_at: float | None = None
     failed_at: float = 0.0
     seen_at_end: bool = False
+    one_more_try: bool = False
 
     def unchanged(self, aspect: object, now: float) -> float:
         """Seconds for which the Application's operation has been like *aspect*, as it is now."""

@@ -58,6 +58,9 @@ CONFIG_FAULT = message(
 )
 
 _SHOWN = 80
+_LONG = 10_000
+_EACH = 50
+"""Characters that take about as long to evaluate as the least expression does."""
 
 
 class EvaluationError(Exception):
@@ -123,6 +126,18 @@ def has_expressions(value: Any) -> bool:
             waiting += one.values()
         elif isinstance(one, list):
             waiting += one
+    return False
+
+
+def is_long(program: Program, position: Position) -> bool:
+    """Whether there is much to evaluate for a step, judged by its text alone; asked each time, so it must be quick."""
+    step = position.step
+    texts = [step.if_, step.config, *(variable.value for variable in (*program.variables, *step.vars))]
+    size = 0
+    for _, source in templates_in(texts):
+        size += len(source) + _EACH
+        if size > _LONG:
+            return True
     return False
 
 

@@ -155,12 +155,12 @@ class Executor:
         *key* names the call: there is never more than one of it. *time_left*: seconds after which it is cancelled, also
         while it is under way. *done* is called when a call that was left under way has ended.
         """
+        call = self._calls.get(key)
+        if call is None and key in self._abandoned:
+            return Erred(NOT_ENDED())
         if step.work is Work.API:
             return await self._in_line(self._begin(key, step, context, self._run(step, context, time_left)))
-        call = self._calls.get(key)
         if call is None:
-            if key in self._abandoned:
-                return Erred(NOT_ENDED())
             run = self._run(step, context, time_left)
             call = self._calls[key] = self._begin(key, step, context, run, self._slots[step.work])
             try:
@@ -191,11 +191,13 @@ class Executor:
 
     async def cancel(self, key: Hashable) -> Answer | None:
         """Cancel the call of *key*, if there is one, and wait for its end; the answer, if it gave one all the same."""
-        call = self._calls.pop(key, None)
+        call = self._calls.get(key)
         if call is None:
             return None
         call.cancel(_CANCELLED)
+        # Until then it is under way: whoever closes this waits for it, too.
         answer = await asyncio.shield(call.answer)
+        self._calls.pop(key, None)
         return None if isinstance(answer, _Cancelled) else answer
 
     async def aclose(self) -> None:

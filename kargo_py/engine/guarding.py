@@ -170,13 +170,13 @@ def _wrong_records(kind: type, outcome: StepOutcome, context: StepContext) -> st
         return f"a record of the step {foreign[:_LONGEST_NAME]!r}, not of its own, {context.alias!r}"
     before = [each.key for each in context.records]
     if isinstance(outcome, Waiting):
-        after = [each.key for each in outcome.records]
-        return (
-            f"{kind.__name__} with {_count(after)}, not with those {len(before)} on record" if after != before else None
-        )
+        if [each.key for each in outcome.records] == before:
+            return None
+        return f"{kind.__name__} with {_count(outcome.records)}, not with those {len(before)} on record"
     if records or isinstance(outcome, Intend):
-        lost = [key for key in before if key not in {each.key for each in records or ()}]
-        return f"{kind.__name__} without the record of {lost[0]}" if lost else None
+        after = {each.key for each in records or ()}
+        lost = next((key for key in before if key not in after), None)
+        return f"{kind.__name__} without the record of {lost}" if lost is not None else None
     return None
 
 

@@ -112,11 +112,17 @@ def alias_fault(steps: Sequence[PromotionStep]) -> str | None:
     return None
 
 
+def is_only_running(promotion: Promotion) -> bool:
+    """Whether it is Running, and nothing says that it has begun: a real Kargo writes that first, and may end there."""
+    status = promotion.status
+    return promotion.running and status.freight is None and not (status.step_execution_metadata or status.current_step)
+
+
 def begin(promotion: Promotion, freight: FreightReference, collection: FreightCollection, now: datetime) -> Promotion:
     """Pending → Running, with the first step entered; from then on the spec counts as admitted."""
     status = promotion.status.replace(
         phase=PromotionPhase.RUNNING,
-        started_at=Time.of(now),
+        started_at=promotion.status.started_at or Time.of(now),
         admitted_at=promotion.status.admitted_at or Time.of(now),
         freight=freight,
         freight_collection=collection,

@@ -38,7 +38,6 @@ from kargo_py.expressions.tree import (
     Unary,
 )
 from kargo_py.expressions.values import (
-    MAX_STEPS,
     Allowance,
     AnyMap,
     Budget,
@@ -106,7 +105,7 @@ class Expression:
 
         What it takes is taken from *allowance*, if it is one of several expressions.
         """
-        budget = Budget()
+        budget = Budget(allowance)
         moment = gotime.Time.of(now or datetime.fromtimestamp(0, UTC))
         run = _Run(environment, functions or {}, BuiltinCall(budget, moment), budget)
         try:
@@ -122,7 +121,7 @@ class Expression:
             raise _too_deep(self.source) from None
         finally:
             if allowance is not None:
-                allowance.steps -= MAX_STEPS - budget.steps
+                allowance.steps -= budget.spent
         return value
 
 

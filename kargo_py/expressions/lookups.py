@@ -7,12 +7,13 @@ Evaluation itself reads nothing. A function that needs an object asks :class:`Lo
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable, Mapping
+from bisect import insort
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from kargo_py.expressions.values import Allowance
+from kargo_py.expressions.values import QUICK_STEPS, Allowance
 from kargo_py.expressions.writing import quoted
 
 MASK: Final = "***"
@@ -66,13 +67,24 @@ class Secrets:
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
+        self._lengths: dict[str, list[int]] = {}
+        """By how texts begin, how long those are, the longest first: there may be thousands, and as many to look in."""
 
     def add(self, text: str) -> None:
         """Keep *text* secret, also as base64 and as JSON has it."""
         if text:
-            self._texts |= {text, base64.b64encode(text.encode("utf-8", "replace")).decode(), quoted(text)[1:-1]}
+            self._add(text)
+            self._add(base64.b64encode(text.encode("utf-8", "replace")).decode())
+            self._add(quoted(text)[1:-1])
             # A trailing newline is easily lost on the way
-            self._texts.add(text.strip() or text)
+            self._add(text.strip() or text)
+
+    def _add(self, text: str) -> None:
+        self._texts.add(text)
+        if len(text) >= _SHORTEST_PART:
+            lengths = self._lengths.setdefault(text[:_SHORTEST_PART], [])
+            if len(text) not in lengths:
+                insort(lengths, len(text), key=lambda length: -length)
 
     def mask(self, value: Any) -> Any:
         """*value* with secrets replaced in all its texts, names included."""
@@ -89,10 +101,28 @@ class Secrets:
     def _masked(self, text: str) -> str:
         if text in self._texts:
             return MASK
-        for secret in sorted(self._texts, key=len, reverse=True):
-            if len(secret) >= _SHORTEST_PART:
-                text = text.replace(secret, MASK)
-        return text
+        if not self._lengths:
+            return text
+        shown, end = list[str](), 0
+        for at in range(len(text) - _SHORTEST_PART + 1):
+            lengths = self._lengths.get(text[at : at + _SHORTEST_PART])
+            length = self._longest(text, at, end, lengths) if lengths is not None else 0
+            if length and at < end:
+                # It overlaps the one before, and goes beyond it.
+                end = at + length
+            elif length:
+                shown += [text[end:at], MASK]
+                end = at + length
+        return "".join([*shown, text[end:]]) if shown else text
+
+    def _longest(self, text: str, at: int, end: int, lengths: Sequence[int]) -> int:
+        """How long the longest secret is that stands in *text* at *at* and goes beyond *end*; 0 if none does."""
+        for length in lengths:
+            if at + length <= end:
+                return 0
+            if at + length <= len(text) and text[at : at + length] in self._texts:
+                return length
+        return 0
 
     def _is_secret_number(self, value: float) -> bool:
         """A password of digits alone may have been taken for a number."""
@@ -157,13 +187,30 @@ def _characters(found: Any) -> int:
 
 
 async def resolved(
-    evaluate: Callable[[], Result], lookups: Lookups, read: Callable[[Lookup], Awaitable[Mapping[str, Any] | None]]
+    evaluate: Callable[[], Result],
+    lookups: Lookups,
+    read: Callable[[Lookup], Awaitable[Mapping[str, Any] | None]],
+    *,
+    aside: Callable[[Callable[[], Result]], Awaitable[Result]] | None = None,
+    long: bool = False,
 ) -> Result:
-    """The value of *evaluate*, with all that it misses read into *lookups*, each once."""
-    lookups.allowance = Allowance()
+    """The value of *evaluate*, with all that it misses read into *lookups*, each once.
+
+    What takes long is evaluated by *aside*, in a thread, so that others have their turn: what is *long*, and what turns
+    out to be; without it all is evaluated here.
+    """
+    long = long or aside is None
+    lookups.allowance = Allowance() if long else Allowance(QUICK_STEPS)
     while True:
         try:
-            return evaluate()
+            result = await aside(evaluate) if long and aside is not None else evaluate()
         except Missing as missing:
-            lookup = missing.lookup
-        lookups.put(lookup, await read(lookup))
+            lookups.put(missing.lookup, await read(missing.lookup))
+        except Exception:
+            if long or not lookups.allowance.is_used_up:
+                raise
+        else:
+            if long or not lookups.allowance.is_used_up:
+                return result
+        if not long and lookups.allowance.is_used_up:
+            long, lookups.allowance = True, Allowance()

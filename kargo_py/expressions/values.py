@@ -21,7 +21,9 @@ Value: TypeAlias = Any
 MAX_STEPS: Final = 300_000
 """Parts evaluated, counting each again for each item that a predicate looks at; some tenths of a second."""
 MAX_ALL_STEPS: Final = 1_000_000
-"""The same for all expressions of one step of a Promotion together; nothing else runs meanwhile."""
+"""The same for all expressions of one step of a Promotion together: some seconds."""
+QUICK_STEPS: Final = 5_000
+"""The same for those that are evaluated while all else waits: some hundredths of a second."""
 MAX_MEMORY: Final = 1_000_000
 """Items of lists and maps made; the limit is that of the Go library."""
 MAX_TEXT: Final = 1_048_576
@@ -34,27 +36,36 @@ _WORD: Final = (1 << 64) - 1
 _SIGN: Final = 1 << 63
 
 
+_ALL_TOGETHER: Final = f"the expressions of the step take more than {MAX_ALL_STEPS} steps together"
+
+
 class Allowance:
     """How many steps all expressions that belong together may still take; one of them takes MAX_STEPS at most."""
 
     __slots__ = ("steps",)
 
-    def __init__(self) -> None:
-        self.steps = MAX_ALL_STEPS
+    def __init__(self, steps: int = MAX_ALL_STEPS) -> None:
+        self.steps = steps
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether more was asked for than there is."""
+        return self.steps < 0
 
     def check(self) -> None:
         """Raise LimitFault when all is used up."""
-        if self.steps < 0:
-            raise LimitFault(f"the expressions of the step take more than {MAX_ALL_STEPS} steps together")
+        if self.is_used_up:
+            raise LimitFault(_ALL_TOGETHER)
 
 
 class Budget:
-    """What one evaluation may still use."""
+    """What one evaluation may still use; of the steps not more than there are in *allowance*."""
 
-    __slots__ = ("memory", "steps", "text")
+    __slots__ = ("_limit", "memory", "steps", "text")
 
-    def __init__(self) -> None:
-        self.steps = MAX_STEPS
+    def __init__(self, allowance: Allowance | None = None) -> None:
+        self.steps = MAX_STEPS if allowance is None else min(MAX_STEPS, max(allowance.steps, 0))
+        self._limit = self.steps
         self.memory = MAX_MEMORY
         self.text = MAX_TEXTS
 
@@ -62,7 +73,13 @@ class Budget:
         """Raise LimitFault when all is used up."""
         self.steps -= steps
         if self.steps < 0:
-            raise LimitFault(f"the expression takes more than {MAX_STEPS} steps")
+            alone = self._limit == MAX_STEPS
+            raise LimitFault(f"the expression takes more than {MAX_STEPS} steps" if alone else _ALL_TOGETHER)
+
+    @property
+    def spent(self) -> int:
+        """How many steps were taken."""
+        return self._limit - self.steps
 
     def grow(self, items: int) -> None:
         """As :meth:`spend`, for items of lists and maps."""

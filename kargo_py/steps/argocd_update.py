@@ -24,6 +24,7 @@ from kargo_py.argocd.targets import resolve
 from kargo_py.deployers.argocd import ArgoCD, Origin
 from kargo_py.deployers.argocd_admission import LastingError, TargetError, UpdateRequest
 from kargo_py.deployers.argocd_health import check_config
+from kargo_py.deployers.argocd_records import Attempt
 from kargo_py.deployers.base import Observation, Record, TargetState
 from kargo_py.kube.backoff import pause_before
 from kargo_py.kube.errors import Forbidden, Invalid, KubeError
@@ -346,9 +347,15 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         if left is not None and left <= 0 and not any(look.intends for look in looks):
             unseen = await look_last(self._argocd, [look.attempts[-1] for look in looks if look.under_way])
             if unseen is not None:
+                for look in looks:
+                    if look.under_way:
+                        self._kept(look).one_more_try = True
                 said = UNSEEN_WHEN_TIME_WAS_UP(time=context.time, why=unseen)
                 return Waiting(said, _records(looks), notable=True, error=unseen)
             looks = [self._glance(look.attempts) if look.under_way else look for look in looks]
+            if self._to_be_tried_once_more(looks):
+                said = first_few([look.wait.message for look in looks if look.wait is not None])
+                return Waiting(said, _records(looks), look_after=0.0)
         records, waits = _records(looks), [look.wait for look in looks if look.wait is not None]
         if any(look.intends for look in looks):
             return Intend(records)
@@ -368,6 +375,20 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
             {wait.record.key: wait.cause for wait in waits},
             left,
         )
+
+    def _to_be_tried_once_more(self, looks: Sequence[_Look]) -> bool:
+        """Whether one of *looks* is to be begun late, since Argo CD's API server was away when it should have been.
+
+        That came back between a start that it did not answer and the look that followed.
+        """
+        kept = [self._kept(look) for look in looks if look.wait is not None and look.wait.start]
+        late = [each for each in kept if each.one_more_try]
+        for each in late:
+            each.one_more_try = False
+        return bool(late)
+
+    def _kept(self, look: _Look) -> Attempt:
+        return self._argocd.attempt(look.attempts[-1].key, look.attempts[-1].stamp)
 
     def _as_known(self, record: Record) -> Record:
         """*record* with since when its time counts, which may not be written yet."""
@@ -436,11 +457,16 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         return _Look([*past, seen.record], wait=None if seen.record.state.final else seen)
 
     async def _look_in_time(self, turn: _Turn, attempts: Sequence[Record], pass_: Pass) -> _Look:
+        last, look = attempts[-1], None
         try:
             async with pass_.limit():
-                return await self._look(turn, attempts)
+                look = await self._look(turn, attempts)
         except TimeoutError:
-            return self._later(turn, attempts)
+            pass
+        if not last.state.final and (look is None or look.error is not None):
+            # What was seen of it before may not be true any more: a start that was not answered may have been made.
+            self._argocd.attempt(last.key, last.stamp).seen_at_end = False
+        return look if look is not None else self._later(turn, attempts)
 
     async def _look(self, turn: _Turn, attempts: Sequence[Record]) -> _Look:
         *past, record = attempts

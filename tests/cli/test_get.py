@@ -41,7 +41,7 @@ JsonObject = dict[str, Any]
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 NOWHERE = Surroundings({}, {})
-WAITS = {"stepExecutionMetadata": [{}, {"message": "waits\n for it"}]}
+WAITS = {"stepExecutionMetadata": [{}, {"status": "Running", "message": "waits\n for it"}]}
 SHA1 = "0123456789abcdef0123456789abcdef01234567"
 
 

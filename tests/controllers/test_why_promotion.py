@@ -516,6 +516,12 @@ RUNNING = [
     ),
     pytest.param(
         {"raw": promotion(status={"phase": "Running"}), "on": stage("dev.1")},
+        ['step 1 of 1, "update", has not begun'],
+        [],
+        id="only running",
+    ),
+    pytest.param(
+        {"raw": promotion(status={"phase": "Running", "currentStep": 3}), "on": stage("dev.1")},
         ["do not say which step is running"],
         [],
         id="no step",

@@ -176,7 +176,7 @@ STEPS: list[dict[str, Any]] = [
         },
     },
     {"uses": "read", "as": "read", "config": {"value": "${{ outputs.fill.file }}"}},
-    {"uses": "put", "as": "wrong", "config": {}, "continueOnError": True},
+    {"uses": "put", "as": "wrong", "config": {"value": "${{ vars.none }}"}, "continueOnError": True},
     {"uses": "post", "as": "last", "if": "${{ status('wrong') == 'Failed' && success() }}"},
 ]
 
@@ -215,13 +215,15 @@ class Proof:
                 await self.world.run(*STEPS)
                 dying = asyncio.ensure_future(life.died.wait())
                 with life.lived():
-                    process = self.world.process(steps=self._kinds(), executor=self._executor("first"))
+                    process = self.world.process(further=self._kinds(), executor=self._executor("first"))
                     living = asyncio.ensure_future(self._live(process))
                 await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
                 self.awaits = life.awaits
+                if living.done() and not life.is_over:
+                    living.result()
                 if life.is_over:
                     name = "first" if self._keeps_disk else "second"
-                    async with self.world.process(steps=self._kinds(), executor=self._executor(name)):
+                    async with self.world.process(further=self._kinds(), executor=self._executor(name)):
                         await self.world.ended()
                         await asyncio.sleep(30)
                 self.status = lasting(self.world.promotion()["status"])

@@ -6,7 +6,7 @@ An API server is away in three ways: it refuses connections, everything to it br
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
@@ -14,12 +14,17 @@ import pytest
 
 import kargo_py
 from kargo_py.controllers.world import FREIGHTS, STAGES
+from kargo_py.deployers.argocd import ArgoCD
+from kargo_py.deployers.base import Record
+from kargo_py.kube.errors import KubeError
 from kargo_py.kube.exchange import Answer, BrokenOff, NoAnswer, NotSent, Request
 from kargo_py.kube.resources import Key
 from kargo_py.kube.rest import RestClient, Settings
 from kargo_py.local.apiserver import wire
 from kargo_py.local.apiserver.client import InProcessTransport
 from kargo_py.local.argocd.simulator import ArgoCD as SimulatedArgoCD
+from kargo_py.steps import argocd_update
+from kargo_py.steps.passes import look_last
 from tests.protocol.universe import APP, PROJECT, Universe
 
 pytestmark = pytest.mark.looptime
@@ -231,6 +236,26 @@ async def test_argocds_server_is_away_at_the_beginning(how: str) -> None:
         assert await pair.here.ended() == "Succeeded"
         await pair.verified()
         assert len(starts(pair)) == 1
+
+
+async def test_argocds_server_is_back_between_a_start_and_the_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that was not answered is tried once more where the look that follows it is: it could begin now."""
+    async with two_clusters() as pair, pair.running():
+        looks: list[KubeError | None] = []
+
+        async def back(argocd: ArgoCD, records: Iterable[Record]) -> KubeError | None:
+            if looks:
+                pair.argocds.come_back()
+            looks.append(await look_last(argocd, records))
+            return looks[-1]
+
+        monkeypatch.setattr(argocd_update, "look_last", back)
+        pair.argocds.leave("silent")
+        await pair.here.promote()
+        assert await pair.here.ended() == "Succeeded"
+        assert len(starts(pair)) == 1
+    assert looks[0] is not None
+    assert looks[1] is None
 
 
 @pytest.mark.parametrize("how", AWAY)
