@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from kargo_py.api.admission import ADMITTED_KEY, ANNOTATION_CUSTOM_STEPS, is_admitted
 from kargo_py.api.freight import Freight
+from kargo_py.api.names import ANNOTATION_CREATE_ACTOR
 from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionTaskReference
 from kargo_py.api.promotion_task import PromotionTaskSpec
 from kargo_py.api.stage import Stage
@@ -230,6 +232,29 @@ CASES = [
     Case("a task where others are allowed", [UPDATE], [TASK], [INFLATED], custom="allow"),
     Case("another word does not allow", [UPDATE], [OTHER], "template", "spec.steps[0].as", custom="true"),
 ]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "${{ secret('deploy').token }}",
+        "${%",
+        ["${{ secret('deploy').token }}"],
+        {"a": {"${{ 1 }}": "${{ secret('deploy').token }}"}},
+    ],
+    ids=str,
+)
+def test_an_expression_that_does_not_come_from_the_stage_is_not_evaluated(written: Any) -> None:
+    """Who creates a Promotion writes the annotation, too; what the template makes of it is a text and no template."""
+    expression = "${{ ctx.meta.promotion.actor }}" if isinstance(written, str) else "${{ fromJSON(vars.by) }}"
+    variables = [{"name": "by", "value": "${{ ctx.meta.promotion.actor }}"}]
+    to = stage({**UPDATE, "config": {"a": expression}}, variables=variables)
+    actor = written if isinstance(written, str) else json.dumps(written)
+    by = {"annotations": {ANNOTATION_CREATE_ACTOR: actor}}
+    wanted = promotion({**UPDATE, "config": {"a": written}}, metadata=by)
+    made = planned(wanted, to)
+    assert [step.config for step in made.steps] == [{"a": expression}]
+    assert "spec.steps[0].config.a" in made.replaced
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
