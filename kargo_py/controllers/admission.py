@@ -145,11 +145,11 @@ def program_before(promotion: Promotion, stage: Stage, freight: Freight, *, ui_b
     return program_of(promotion.replace(spec=spec, status=status), freight=freight, ui_base_url=ui_base_url)
 
 
-def with_admission(promotion: Promotion, now: datetime) -> PromotionStatus:
-    """The status of *promotion*, which waits for its turn, with the mark that it was admitted as it stands."""
+def with_admission(promotion: Promotion, stage: Stage, now: datetime) -> PromotionStatus:
+    """The status of *promotion*, which waits for its turn, with the mark that *stage* has admitted it as it stands."""
     status, at = promotion.status, Time.of(now)
     state = dict(status.state) if isinstance(status.state, dict) else {}
-    mark = admission_mark(promotion.metadata.generation, at)
+    mark = admission_mark(promotion.metadata.generation, stage.metadata.uid, at)
     return status.replace(admitted_at=at, state={**state, ADMITTED_KEY: mark})
 
 

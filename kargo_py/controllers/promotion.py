@@ -184,7 +184,7 @@ class PromotionReconciler:
             raw, promotion = admitted.raw, admitted.promotion
         current = stage.status.current_promotion
         if current is None or current.name != promotion.name:
-            return await self._wait_for_turn(raw, promotion)
+            return await self._wait_for_turn(raw, promotion, stage)
         if promotion.phase not in {PromotionPhase.PENDING, PromotionPhase.RUNNING}:
             why = UNKNOWN_PHASE(phase=promotion.phase)
             await self._end(raw, fail(promotion, PromotionPhase.ERRORED, why, world.now()))
@@ -219,13 +219,13 @@ class PromotionReconciler:
             return Result(error=why.error)
         return None
 
-    async def _wait_for_turn(self, raw: JsonObject, promotion: Promotion) -> Result | None:
+    async def _wait_for_turn(self, raw: JsonObject, promotion: Promotion, stage: Stage) -> Result | None:
         """It is not its turn, which costs no write at first; but what was said before may not be true any more."""
         now = self._world.now()
         waiting = held_up(promotion, "", "", now)
-        left = self._admission.unrecorded(promotion)
+        left = self._admission.unrecorded(promotion, stage)
         if left is not None and left <= 0:
-            waiting = waiting.replace(status=with_admission(waiting, now))
+            waiting = waiting.replace(status=with_admission(waiting, stage, now))
         await self._writer.write_if_news(raw, promotion, waiting)
         return Result(requeue_after=left) if left is not None and left > 0 else None
 

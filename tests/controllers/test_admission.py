@@ -463,28 +463,39 @@ def test_what_is_wrong_is_told_where_it_is_written(
 
 
 def test_the_mark() -> None:
-    """It holds for the generation that was admitted only, and goes beside what else is kept."""
-    wanted = promotion(UPDATE)
-    marked = with_admission(wanted, NOON)
+    """It holds only for the generation and the Stage that were admitted, and goes beside what else is kept."""
+    wanted, to = promotion(UPDATE), stage(UPDATE)
+    marked = with_admission(wanted, to, NOON)
 
-    assert is_admitted(marked.state, 3)
-    assert not is_admitted(marked.state, 4)
+    assert is_admitted(marked.state, 3, "stage-uid")
+    assert not is_admitted(marked.state, 4, "stage-uid")
+    assert not is_admitted(marked.state, 3, "another")
     assert marked.admitted_at == "2026-11-30T12:00:00Z"
     kept = wanted.replace(status=wanted.status.replace(state={"other": 1}))
-    assert with_admission(kept, NOON).state["other"] == 1
+    assert with_admission(kept, to, NOON).state["other"] == 1
 
 
 @pytest.mark.parametrize(
-    "state", [None, 7, [], {}, {ADMITTED_KEY: 3}, {ADMITTED_KEY: {}}, {ADMITTED_KEY: {"generation": "3"}}]
+    "state",
+    [
+        None,
+        7,
+        [],
+        {},
+        {ADMITTED_KEY: 3},
+        {ADMITTED_KEY: {}},
+        {ADMITTED_KEY: {"generation": "3"}},
+        {ADMITTED_KEY: {"generation": 3}},
+    ],
 )
 def test_marks_that_are_none(state: Any) -> None:
     """Whatever somebody wrote there does not count as an admission."""
-    assert not is_admitted(state, 3)
+    assert not is_admitted(state, 3, "stage-uid")
 
 
 def test_no_generation_is_admitted_without_a_generation() -> None:
     """A server that counts none gives no mark to go by."""
-    assert not is_admitted({ADMITTED_KEY: {"generation": 0}}, 0)
+    assert not is_admitted({ADMITTED_KEY: {"generation": 0, "stage": "u"}}, 0, "u")
 
 
 @pytest.mark.parametrize(("value", "allowed"), [("allow", True), ("ALLOW", True), ("", False), ("deny", False)])

@@ -425,3 +425,21 @@ async def test_without_the_right() -> None:
         assert await world.ended() == "Succeeded"
 
     assert world.message() == ""
+
+
+async def test_a_stage_that_is_made_anew_while_it_waits() -> None:
+    """What was admitted to a Stage is not admitted to another one of its name: steps that only that one allowed."""
+    async with universe() as (world, argo), world.process():
+        await queue(world, argo)
+        await change(world, PROMOTIONS, "p1", {"spec": {"steps": [step(OTHER_SHA)]}})
+        await world.until(lambda: (world.promotion().get("status") or {}).get("admittedAt"))
+        for name in ("p0", "p1"):  # as --cascade=orphan does it; else they go with the Stage, but later than it
+            await change(world, PROMOTIONS, name, {"metadata": {"ownerReferences": []}})
+        await world.user.delete(STAGES, Key(PROJECT, "dev"))
+        await world.create(STAGES, "dev", {"spec": template()})
+        argo.application(APP.name).finish_hook()
+        assert await world.ended("p0") == "Succeeded"
+        assert await world.ended() == "Errored"
+
+    assert "cannot change any more" in world.message()
+    assert len(world.starts()) == 1
