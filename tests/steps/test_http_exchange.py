@@ -97,6 +97,18 @@ class TestRequest:
         async with serving(answers(200)) as server:
             assert (await exchange().send(ask(at(server)))).status == 200
 
+    async def test_text_in_headers(self) -> None:
+        """It is mostly UTF-8; an address in it leads where it says."""
+
+        async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+            fields = b"X-New: \xc3\xa9\r\nX-Old: \xe9" if "caf" in request.line else "Location: /café?ü".encode()
+            writer.write(b"HTTP/1.1 302 Found\r\n" + fields + b"\r\nContent-Length: 0\r\n\r\n")
+
+        async with serving(script) as server:
+            answer = await exchange().send(ask(at(server)))
+        assert [request.line for request in server.received][1] == "GET /caf%C3%A9?%C3%BC HTTP/1.1"
+        assert (answer.header("x-new"), answer.header("x-old")) == ("é", "é")
+
     async def test_head(self) -> None:
         """An answer without a body may say how long it would be."""
 
@@ -281,6 +293,7 @@ class TestBody:
             ("deflate", zlib.compress),
             ("identity", bytes),
             ("GZIP", gzip.compress),
+            ("gzip", lambda body: gzip.compress(body[:4]) + gzip.compress(b"") + gzip.compress(body[4:])),
         ],
     )
     async def test_compressed(self, encoding: str, pack: Any) -> None:
@@ -329,6 +342,9 @@ class TestBody:
         [
             ("gzip", b"plain"),
             ("gzip", gzip.compress(b"cut short", mtime=0)[:-9]),
+            ("gzip", gzip.compress(b"x", mtime=0) + gzip.compress(b"cut short", mtime=0)[:-9]),
+            ("gzip", gzip.compress(b"x", mtime=0) + b"more"),
+            ("gzip", gzip.compress(b"", mtime=0) * 1001),
             ("br", b"x"),
             ("gzip, gzip", gzip.compress(b"x", mtime=0)),
         ],
