@@ -69,12 +69,15 @@ EvaluateFor: TypeAlias = Callable[[PromotionStep], Evaluate]
 class Evaluator:
     """Evaluates a bounded number of templates, with what is known before a Promotion begins.
 
+    Together they may take as long as those of one step.
+
     ``program`` None: that cannot be told yet.
     """
 
     program: Program | None
     now: datetime
     _left: int = field(default=_MOST_EVALUATIONS, init=False)
+    _lookups: Lookups = field(default_factory=Lookups, init=False)
 
     def of(self, step: PromotionStep) -> Evaluate:
         """For the templates in *step*."""
@@ -85,7 +88,7 @@ class Evaluator:
             self._left -= 1
             position = Position(step.as_ or "", step.replace(config=source))
             try:
-                value = configuration(self.program, position, Lookups(), self.now, keep_texts=True)
+                value = configuration(self.program, position, self._lookups, self.now, keep_texts=True)
             except (EvaluationError, Missing):
                 return None
             text = as_text(value)

@@ -257,6 +257,16 @@ def test_an_expression_that_does_not_come_from_the_stage_is_not_evaluated(writte
     assert "spec.steps[0].config.a" in made.replaced
 
 
+def test_expressions_take_no_longer_than_those_of_one_step() -> None:
+    """However many there are: nobody else is served as long as they are evaluated."""
+    heavy = "${{ sum(1..50000) * 0 }}"
+    for places, replaced in ((2, False), (20, True)):
+        config = {f"a{index}": "${{ vars.heavy }}" for index in range(places)}
+        to = stage({**UPDATE, "config": config}, variables=[{"name": "heavy", "value": heavy}])
+        made = planned(promotion({**UPDATE, "config": dict.fromkeys(config, 0)}), to)
+        assert bool(made.replaced) is replaced
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 def test_which_steps_run(case: Case) -> None:
     """Those of the template, unless what the author wrote says the same or is allowed."""
