@@ -265,8 +265,8 @@ class PromotionReconciler:
             await self._world.executor.work_dirs.remove(run.uid)
 
     async def _turn(self, raw: JsonObject, promotion: Promotion) -> Turn:
-        """A pass over *promotion*; what is kept of another one of its name is dropped."""
-        await self._drop(self._runs.pop(Key(promotion.namespace, promotion.name), promotion.metadata.uid))
+        """A pass over *promotion*; what is kept of another one, or of how it was, is dropped."""
+        await self._drop(self._runs.pop_other(promotion))
         run = self._runs.of(promotion)
         if run.uses_work_dir is None:
             kinds = [self._world.steps.get(step.uses or "") for step in promotion.spec.steps or ()]
