@@ -7,6 +7,7 @@ import gzip
 import ipaddress
 import socket
 import ssl
+import threading
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -419,6 +420,24 @@ class TestNoAnswer:
 
         with pytest.raises(NotSent, match=r"not within 0\.05s"):
             await Exchange(AddressRules(), resolve=never).send(ask(read_url("http://slow.example/"), timeout=0.05))
+
+    async def test_names_that_are_looked_up_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many there are, what else needs a thread gets one."""
+        end = threading.Event()
+
+        def hang(*_: Any, **_options: Any) -> list[Any]:
+            end.wait(60)
+            return []
+
+        monkeypatch.setattr(socket, "getaddrinfo", hang)
+        sender = Exchange(AddressRules())
+        urls = [read_url(f"http://slow{number}.example/") for number in range(40)]
+        try:
+            errors = await asyncio.gather(*(sender.send(ask(url, timeout=0.2)) for url in urls), return_exceptions=True)
+            assert {type(error) for error in errors} == {NotSent}
+            assert await asyncio.wait_for(asyncio.to_thread(int), 10) == 0
+        finally:
+            end.set()
 
     async def test_cancelled(self) -> None:
         """A call that is cancelled closes its connection."""
