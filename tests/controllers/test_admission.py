@@ -20,6 +20,7 @@ from kargo_py.api.stage import Stage
 from kargo_py.controllers.admission import (
     Plan,
     allows_custom_steps,
+    collection_with,
     completion,
     metadata_patch,
     overridden,
@@ -255,6 +256,24 @@ def test_an_expression_that_does_not_come_from_the_stage_is_not_evaluated(writte
     made = planned(wanted, to)
     assert [step.config for step in made.steps] == [{"a": expression}]
     assert "spec.steps[0].config.a" in made.replaced
+
+
+def test_freight_that_may_be_another_by_then_is_not_known() -> None:
+    """What is in the Stage of other origins may be replaced while the Promotion waits for its turn."""
+    origin = {"kind": "Warehouse", "name": "charts"}
+    other = {"name": "f9", "origin": origin, "images": [{"repoURL": "proxy", "tag": "7.1"}]}
+    to = stage(source('${{ imageFrom("proxy").Tag }}'))
+    request = to.spec.requested_freight[0]
+    history = [{"id": "h", "items": {"Warehouse/charts": other}}]
+    to = Stage.model_validate(
+        {
+            **to.wire(),
+            "spec": {**to.spec.wire(), "requestedFreight": [request.wire(), {**request.wire(), "origin": origin}]},
+            "status": {"freightHistory": history},
+        }
+    )
+    assert collection_with(to, FREIGHT).items.keys() == {"Warehouse/wh", "Warehouse/charts"}
+    assert "desiredRevision" in planned(promotion(source("7.1")), to).replaced
 
 
 def test_expressions_take_no_longer_than_those_of_one_step() -> None:
