@@ -258,7 +258,13 @@ def field_docs(model: type[BaseModel]) -> dict[str, str]:
     for cls in reversed(model.__mro__):
         if not issubclass(cls, BaseModel) or cls.__module__.startswith("pydantic."):
             continue
-        written = _classes(cls.__module__).get(cls.__qualname__)
+        try:
+            written = _classes(cls.__module__).get(cls.__qualname__)
+        except (OSError, TypeError, KeyError, SyntaxError):
+            # A model of somebody else may have been made without a source; our own have one, or nothing is to be made.
+            if cls.__module__.startswith("kargo_py."):
+                raise
+            continue
         for before, after in pairwise(written.body if written is not None else ()):
             if (
                 isinstance(before, ast.AnnAssign)
@@ -273,12 +279,8 @@ def field_docs(model: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, ast.ClassDef]:
-    """The classes of a module as they are written, by their qualified names; none where its source is not there."""
-    try:
-        tree = ast.parse(inspect.getsource(sys.modules[module]))
-    except (OSError, TypeError, KeyError, SyntaxError):
-        return {}
-    return dict(_within("", tree.body))
+    """The classes of a module as they are written, by their qualified names."""
+    return dict(_within("", ast.parse(inspect.getsource(sys.modules[module])).body))
 
 
 def _within(path: str, body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.ClassDef]]:

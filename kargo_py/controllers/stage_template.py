@@ -65,11 +65,11 @@ def _listed(problems: Sequence[Problem]) -> str:
     """*problems*, each on a line of its own: as many as there is room for, one at least."""
     lines: list[str] = []
     size = 0
-    for number, problem in enumerate(problems):
+    for problem in problems:
         line = str(problem)
         size += len(line.encode()) + 1
         if size > MOST_TOLD and lines:
-            lines.append(MORE_PROBLEMS(count=len(problems) - number))
+            lines.append(MORE_PROBLEMS())
             break
         lines.append(cut(line, MOST_TOLD))
     return "\n".join(lines)

@@ -113,8 +113,10 @@ def _texts(manifest: Manifest, field: str) -> dict[str, str]:
     for name, text in value.items() if isinstance(value, dict) else [("", None)]:
         path = (field, name) if name else (field,)
         if not isinstance(text, str) or (manifest.kind == SECRETS.kind and field == "data" and not _is_base64(text)):
-            said = NO_TEXT if field != "data" or manifest.kind != SECRETS.kind else NO_BASE64
-            raise NotKnown(said(object=manifest.title, path=written(path), place=manifest.place(path)))
+            where, place = written(path), manifest.place(path)
+            if field == "data" and manifest.kind == SECRETS.kind:
+                raise NotKnown(NO_BASE64(object=manifest.title, path=where, place=place))
+            raise NotKnown(NO_TEXT(object=manifest.title, path=where, place=place))
     return dict(value)
 
 

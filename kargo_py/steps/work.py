@@ -20,7 +20,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from kargo_py.messages import Shown, message
@@ -181,12 +181,9 @@ async def run_command(
     return Completed(program, code, bytes(out), bytes(err), (out.dropped, err.dropped))
 
 
-_Program: TypeAlias = "tuple[asyncio.SubprocessTransport, _Running]"
-
-
 async def _begin(
     command: Sequence[str], cwd: Path | str | None, env: Mapping[str, str], given: bytes, max_output: int
-) -> _Program:
+) -> tuple[asyncio.SubprocessTransport, _Running]:
     loop = asyncio.get_running_loop()
     transport, running = await loop.subprocess_exec(
         lambda: _Running(loop, max_output),
@@ -204,7 +201,7 @@ async def _begin(
     return transport, running
 
 
-async def _never_mind(beginning: asyncio.Future[_Program]) -> None:
+async def _never_mind(beginning: asyncio.Future[tuple[asyncio.SubprocessTransport, _Running]]) -> None:
     """End what is beginning. asyncio, cancelled at that point, would wait for what the program has begun itself."""
     while not beginning.done():
         # It takes milliseconds, so a second cancellation waits for it, too.

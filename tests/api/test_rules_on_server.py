@@ -102,12 +102,17 @@ CASES = [
         promotion(origin={"kind": "Warehouse", "name": "wh"}),
         rules.ONE_OF_FREIGHT_AND_ORIGIN(),
     ),
-    Rule("a Promotion's steps", promotion(), promotion(steps=[STEP, TASK]), rules.STEP_OF_A_PROMOTION()),
+    Rule(
+        "a Promotion's steps, before tasks are written out",
+        promotion(steps=[STEP, TASK]),
+        promotion(steps=[STEP, {**TASK, "uses": "a"}]),
+        rules.ONE_OF_USES_AND_TASK(),
+    ),
     Rule(
         "a Promotion may have the default aliases, as Kargo writes them",
         promotion(steps=[{**STEP, "as": "step-1"}, {**STEP, "as": "task-2::step-1"}]),
         promotion(steps=[{}]),
-        rules.STEP_OF_A_PROMOTION(),
+        rules.ONE_OF_USES_AND_TASK(),
     ),
     # Stage
     Rule("uses xor task", stage(STEP, TASK), stage({**TASK, "uses": "a"}), rules.ONE_OF_USES_AND_TASK()),

@@ -48,7 +48,7 @@ class Told(Step[NoConfig]):
 
 def executor(**options: Any) -> Executor:
     """One that makes no working directories, unless it is given a place for them."""
-    return Executor(**{"work_dirs": WorkDirs(Path("/nowhere")), **options})
+    return Executor(**{"work_dirs": WorkDirs(Path("/proc/none")), **options})
 
 
 def context_of(alias: str = "one", **values: Any) -> StepContext:

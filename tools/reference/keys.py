@@ -95,7 +95,7 @@ KEYS = (
     ),
     Key(
         *(names, "ANNOTATION_STAGE", ANNOTATION, "Promotion, AnalysisRun"),
-        *("Promotion controller; Kargo", NOBODY),
+        *("Promotion controller; Kargo", "Promotion controller, to see whether it is there"),
         "The Stage it belongs to.",
     ),
     Key(
@@ -136,7 +136,7 @@ KEYS = (
     ),
     Key(
         *(names, "LABEL_STAGE", LABEL, "Promotion, AnalysisRun"),
-        *("Promotion controller; Kargo", NOBODY),
+        *("Promotion controller; Kargo", "Promotion controller, to see whether it is there"),
         "The Stage it belongs to.",
     ),
     Key(
@@ -174,6 +174,11 @@ KEYS = (
         *(stamp, "AWAITED_KEY", ELSEWHERE, "Promotion: `status.state`"),
         *("Promotion controller", "Promotion controller"),
         "The Applications that a step waits for to be created, and since when.",
+    ),
+    Key(
+        *(stamp, "TEXTS_KEY", ELSEWHERE, "Promotion: `status.state`"),
+        *("Promotion controller", "Promotion controller"),
+        "The texts of those values in outputs that were guessed from one.",
     ),
     Key(
         *(admission, "ADMITTED_KEY", ELSEWHERE, "Promotion: `status.state`"),
