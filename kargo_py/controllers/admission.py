@@ -139,17 +139,21 @@ def collection_with(stage: Stage, freight: Freight) -> FreightCollection:
 
 
 def program_before(promotion: Promotion, stage: Stage, freight: Freight, *, ui_base_url: str = "") -> Program:
-    """What the expressions of *promotion* will know when it begins."""
-    status = promotion.status.replace(freight=freight.reference(), freight_collection=collection_with(stage, freight))
+    """What the expressions of *promotion* will know when it begins, as far as that is certain now.
+
+    Freight of other origins is not: others may have come to the Stage by then.
+    """
+    own = FreightCollection().with_freight(freight.reference())
+    status = promotion.status.replace(freight=freight.reference(), freight_collection=own)
     spec = promotion.spec.replace(vars=_variables(promotion, stage)[0])
     return program_of(promotion.replace(spec=spec, status=status), freight=freight, ui_base_url=ui_base_url)
 
 
-def with_admission(promotion: Promotion, now: datetime) -> PromotionStatus:
-    """The status of *promotion*, which waits for its turn, with the mark that it was admitted as it stands."""
+def with_admission(promotion: Promotion, stage: Stage, now: datetime) -> PromotionStatus:
+    """The status of *promotion*, which waits for its turn, with the mark that *stage* has admitted it as it stands."""
     status, at = promotion.status, Time.of(now)
     state = dict(status.state) if isinstance(status.state, dict) else {}
-    mark = admission_mark(promotion.metadata.generation, at)
+    mark = admission_mark(promotion.metadata.generation, stage.metadata.uid, at)
     return status.replace(admitted_at=at, state={**state, ADMITTED_KEY: mark})
 
 

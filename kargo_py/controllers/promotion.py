@@ -194,7 +194,7 @@ class PromotionReconciler:
             raw, promotion = admitted.raw, admitted.promotion
         current = stage.status.current_promotion
         if current is None or current.name != promotion.name:
-            return await self._wait_for_turn(raw, promotion)
+            return await self._wait_for_turn(raw, promotion, stage)
         if promotion.phase not in {PromotionPhase.PENDING, PromotionPhase.RUNNING}:
             why = UNKNOWN_PHASE(phase=promotion.phase)
             await self._end(raw, fail(promotion, PromotionPhase.ERRORED, why, world.now()))
@@ -229,13 +229,13 @@ class PromotionReconciler:
             return Result(error=why.error)
         return None
 
-    async def _wait_for_turn(self, raw: JsonObject, promotion: Promotion) -> Result | None:
+    async def _wait_for_turn(self, raw: JsonObject, promotion: Promotion, stage: Stage) -> Result | None:
         """It is not its turn, which costs no write at first; but what was said before may not be true any more."""
         now = self._world.now()
         waiting = held_up(promotion, "", "", now)
-        left = self._admission.unrecorded(promotion)
+        left = self._admission.unrecorded(promotion, stage)
         if left is not None and left <= 0:
-            waiting = waiting.replace(status=with_admission(waiting, now))
+            waiting = waiting.replace(status=with_admission(waiting, stage, now))
         await self._writer.write_if_news(raw, promotion, waiting)
         return Result(requeue_after=left) if left is not None and left > 0 else None
 
@@ -275,8 +275,8 @@ class PromotionReconciler:
             await self._world.executor.work_dirs.remove(run.uid)
 
     async def _turn(self, raw: JsonObject, promotion: Promotion) -> Turn:
-        """A pass over *promotion*; what is kept of another one of its name is dropped."""
-        await self._drop(self._runs.pop(Key(promotion.namespace, promotion.name), promotion.metadata.uid))
+        """A pass over *promotion*; what is kept of another one, or of how it was, is dropped."""
+        await self._drop(self._runs.pop_other(promotion))
         run = self._runs.of(promotion)
         if run.uses_work_dir is None:
             kinds = [self._world.steps.get(step.uses or "") for step in promotion.spec.steps or ()]

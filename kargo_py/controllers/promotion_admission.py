@@ -71,7 +71,13 @@ class Held:
 class _Known:
     uid: str
     generation: int
+    stage: str
     since: float
+
+    def is_of(self, promotion: Promotion, stage: Stage) -> bool:
+        """Whether it was this one, as it stands, and to that Stage."""
+        meta = promotion.metadata
+        return (self.uid, self.generation, self.stage) == (meta.uid, meta.generation, stage.metadata.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +107,23 @@ class Admission:
         """The Promotion has ended, or is gone."""
         self._known.pop(key, None)
 
-    def unrecorded(self, promotion: Promotion) -> float | None:
-        """Seconds until it is to be put on record that *promotion* was admitted; None if it is, or was not."""
+    def unrecorded(self, promotion: Promotion, stage: Stage) -> float | None:
+        """Seconds until it is to be put on record that *stage* has admitted *promotion*; None if it is, or has not."""
         known = self._known.get(Key(promotion.namespace, promotion.name))
-        if known is None or is_admitted(promotion.status.state, promotion.metadata.generation):
+        if known is None or not known.is_of(promotion, stage) or _is_on_record(promotion, stage):
             return None
         return known.since + RECORD_AFTER - asyncio.get_running_loop().time()
 
     async def admit(self, raw: JsonObject, promotion: Promotion, stage: Stage) -> Admitted | Refused | Held | None:
         """Admit *promotion*, which waits to begin; None: not yet, and an event brings the next look. Raises KubeError.
 
-        What was admitted stays so, whatever becomes of the Stage; but not if its spec was edited since.
+        What was admitted stays so, whatever becomes of the Stage; but not if its spec was edited since, nor if there is
+        another Stage of that name.
         """
-        key, meta = Key(promotion.namespace, promotion.name), promotion.metadata
+        key = Key(promotion.namespace, promotion.name)
         known = self._known.get(key)
-        remembered = known is not None and (known.uid, known.generation) == (meta.uid, meta.generation)
-        if not stage.is_control_flow and (remembered or is_admitted(promotion.status.state, meta.generation)):
+        remembered = known is not None and known.is_of(promotion, stage)
+        if not stage.is_control_flow and (remembered or _is_on_record(promotion, stage)):
             return Admitted(raw, promotion)
         try:
             return await self._admit(key, raw, promotion, stage)
@@ -132,7 +139,8 @@ class Admission:
                 # Nothing begins there any more. To belong to it would be to go with it; another may come in its place.
                 return None
             await self._templates.look_at(promotion.namespace, task_references(promotion.spec.steps or ()))
-            decision = await self._decided(promotion, live, await self._templates.of_now(live))
+            stage = live
+            decision = await self._decided(promotion, stage, await self._templates.of_now(stage))
         if decision.refusals:
             return Refused("\n".join(decision.refusals))
         if decision.patch:
@@ -150,7 +158,8 @@ class Admission:
         if decision.warnings:
             world.recorder.record(admission_warning_event(promotion, "\n".join(decision.warnings)))
         now = asyncio.get_running_loop().time()
-        self._known[key] = _Known(promotion.metadata.uid, promotion.metadata.generation, now)
+        meta = promotion.metadata
+        self._known[key] = _Known(meta.uid, meta.generation, stage.metadata.uid, now)
         return Admitted(raw, promotion)
 
     async def _decided(self, promotion: Promotion, stage: Stage, template: Template) -> _Decision:
@@ -168,6 +177,11 @@ class Admission:
             return _Decision(refusals)
         patch = completion(promotion, stage, found.name, planned)
         return _Decision((), _told(planned, stage, warnings=True), patch, planned.replaced)
+
+
+def _is_on_record(promotion: Promotion, stage: Stage) -> bool:
+    """Whether the status of *promotion* says that *stage* has admitted it as it stands."""
+    return is_admitted(promotion.status.state, promotion.metadata.generation, stage.metadata.uid)
 
 
 def _told(planned: Plan, stage: Stage, *, warnings: bool) -> list[str]:

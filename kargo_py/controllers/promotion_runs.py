@@ -53,10 +53,11 @@ class Run:
     ``work_dir``: its working directory, once all is in it that its steps have put there; ``filling`` is the step that
     is run again for that, ``filled`` are those that were. ``uses_work_dir``: whether it may have one.
     ``knows_secrets``: those of the steps before were read, so that they can be masked. ``owed``: a step has ended that
-    may not be run again, and writing that has failed, or is still to be done.
+    may not be run again, and writing that has failed, or is still to be done. ``generation``: of its spec.
     """
 
     uid: str
+    generation: int = 0
     secrets: Secrets = field(default_factory=Secrets)
     unwritten_since: float | None = None
     give_up_at: float | None = None
@@ -91,13 +92,23 @@ class Runs:
         key, uid = Key(promotion.namespace, promotion.name), promotion.metadata.uid
         run = self._runs.get(key)
         if run is None:
-            run = self._runs[key] = Run(uid)
+            run = self._runs[key] = Run(uid, promotion.metadata.generation)
         return run
 
-    def pop(self, key: Key, uid: str | None = None) -> Run | None:
-        """Forget that of *key*; with *uid*, only if it is another one's."""
+    def pop(self, key: Key) -> Run | None:
+        """Forget that of *key*."""
+        return self._runs.pop(key, None)
+
+    def pop_other(self, promotion: Promotion) -> Run | None:
+        """Forget what is kept of another one of its name, or of *promotion* as it was before it was edited.
+
+        What was begun and could not be written for that has not begun.
+        """
+        key, meta = Key(promotion.namespace, promotion.name), promotion.metadata
         run = self._runs.get(key)
-        return self._runs.pop(key) if run is not None and run.uid != uid else None
+        if run is None or (run.uid == meta.uid and (promotion.running or run.generation == meta.generation)):
+            return None
+        return self._runs.pop(key)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,9 @@
 
 They are if they say the same: an absent field is its default, ``5m`` is ``5m0s``, and an expression of the template
 may stand as it is or be what it becomes for the Freight of this Promotion. What only a running Promotion knows (outputs
-of steps, Secrets and the like) is not evaluated: there the text must be the template's.
+of steps, Secrets and the like) is not evaluated: there the text must be the template's. So must it be if it becomes an
+expression in its turn: texts of Freight, and the annotation that says who promotes, are written by others than the
+Stage's owner, and what they say is never evaluated.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, TypeAlias
 
 from kargo_py.api.promotion import ExpressionVariable, PromotionStep
 from kargo_py.api.types import Duration, JsonObject
-from kargo_py.engine.evaluation import EvaluationError, Position, Program, configuration
+from kargo_py.engine.evaluation import EvaluationError, Position, Program, configuration, has_expressions
 from kargo_py.engine.problems import Path, written
 from kargo_py.expressions.lookups import Lookups, Missing
 from kargo_py.expressions.templates import Rendered
@@ -67,12 +69,15 @@ EvaluateFor: TypeAlias = Callable[[PromotionStep], Evaluate]
 class Evaluator:
     """Evaluates a bounded number of templates, with what is known before a Promotion begins.
 
+    Together they may take as long as those of one step.
+
     ``program`` None: that cannot be told yet.
     """
 
     program: Program | None
     now: datetime
     _left: int = field(default=_MOST_EVALUATIONS, init=False)
+    _lookups: Lookups = field(default_factory=Lookups, init=False)
 
     def of(self, step: PromotionStep) -> Evaluate:
         """For the templates in *step*."""
@@ -83,7 +88,7 @@ class Evaluator:
             self._left -= 1
             position = Position(step.as_ or "", step.replace(config=source))
             try:
-                value = configuration(self.program, position, Lookups(), self.now, keep_texts=True)
+                value = configuration(self.program, position, self._lookups, self.now, keep_texts=True)
             except (EvaluationError, Missing):
                 return None
             text = as_text(value)
@@ -114,7 +119,7 @@ class _Comparison:
 
     def _becomes(self, given: Any, wanted: Any) -> bool:
         """Whether *wanted* is a template of which *given* is the result."""
-        if not isinstance(wanted, str) or given is _ABSENT or not _BEGINS.search(wanted):
+        if not isinstance(wanted, str) or given is _ABSENT or not _BEGINS.search(wanted) or has_expressions(given):
             return False
         became = self.evaluate(wanted)
         return became is not None and (_equal(given, became.value) or _equal(given, became.text))

@@ -89,6 +89,8 @@ AUTHORITIES_UNREADABLE = message(
 
 MOST_BODY: Final = 2 * 1024 * 1024
 """Bytes of an answer's body that are read, decompressed or not."""
+_MOST_PIECES: Final = 1000
+"""Of a packed body; each takes its time, and may hold nothing."""
 _MOST_REDIRECTS: Final = 10
 _SHOWN: Final = 100
 _MOST_CONTEXTS: Final = 16
@@ -157,7 +159,7 @@ class Exchange:
         async with self._connect(await self._way(ask)) as transport:
             response = await transport.handle_async_request(_request(ask, sending))
             try:
-                headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw]
+                headers = [(name.decode("latin-1"), _text(value)) for name, value in response.headers.raw]
                 answer = Answer(response.status_code, headers)
                 moves = ask.follow and answer.status in _REDIRECTS and answer.header("location")
                 if moves or ask.method is Method.HEAD:
@@ -269,26 +271,59 @@ def _request(ask: Ask, sending: _Sending) -> httpx.Request:
     )
 
 
+def _text(value: bytes) -> str:
+    """The value of a header: mostly ASCII, else mostly UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
 async def _body(response: httpx.Response, answer: Answer, server: str) -> bytes:
     """The body, decompressed. Raises Unusable."""
     encoding = answer.header("content-encoding").strip().lower()
     length = answer.header("content-length")
     if re.fullmatch(r"[0-9]{1,19}", length) and int(length) > MOST_BODY:
         raise Unusable(TOO_LARGE(server=server, most=MOST_BODY))
-    # Told by its first bytes which of the two it is
-    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in {"gzip", "x-gzip", "deflate"} else None
+    unpacking = _Unpacking() if encoding in {"gzip", "x-gzip", "deflate"} else None
     read = 0
     body = bytearray()
     async for part in response.stream:  # type: ignore[union-attr]  # of an async transport it is async
         read += len(part)
         try:
-            body += part if unpacking is None else unpacking.decompress(part, MOST_BODY + 1 - len(body))
+            body += part if unpacking is None else unpacking.unpacked(part, MOST_BODY + 1 - len(body))
         except zlib.error:
             raise Unusable(UNDECODABLE(server=server, encoding=encoding[:_SHOWN])) from None
         if max(read, len(body)) > MOST_BODY:
             raise Unusable(TOO_LARGE(server=server, most=MOST_BODY))
     if not read:
         return b""
-    if encoding not in {"", "identity"} and (unpacking is None or not unpacking.eof):
+    if encoding not in {"", "identity"} and (unpacking is None or not unpacking.is_whole):
         raise Unusable(UNDECODABLE(server=server, encoding=encoding[:_SHOWN]))
     return bytes(body)
+
+
+class _Unpacking:
+    """Undoes ``gzip`` and ``deflate``, told by its first bytes; what is packed in several pieces is one body."""
+
+    def __init__(self) -> None:
+        self._piece = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self._pieces = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing at the end."""
+        return self._piece.eof
+
+    def unpacked(self, part: bytes, most: int) -> bytes:
+        """What *part* adds to the body, and not much more than *most* bytes. Raises zlib.error."""
+        body = bytearray()
+        while part and len(body) < most:
+            if self._piece.eof:
+                self._pieces += 1
+                if self._pieces > _MOST_PIECES:
+                    raise zlib.error
+                self._piece = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            body += self._piece.decompress(part, most - len(body))
+            part = self._piece.unused_data
+        return bytes(body)

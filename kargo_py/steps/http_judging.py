@@ -273,7 +273,7 @@ def retry_after(answer: Answer, now: datetime) -> float | None:
         return min(float(text), _LONGEST_PAUSE)
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     # A date without a zone is one of UTC
     seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now

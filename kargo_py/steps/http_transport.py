@@ -22,6 +22,8 @@ from kargo_py.messages import Shown, message
 from kargo_py.steps.http_addresses import Address, AddressRules
 from kargo_py.steps.http_asking import Tls
 from kargo_py.steps.http_url import ProxyUrl
+from kargo_py.steps.step import Work
+from kargo_py.steps.work import in_thread_for
 
 NO_ADDRESS = message(
     "its name stands for no address",
@@ -42,8 +44,11 @@ class AddressRefused(Exception):
 
 
 async def resolve(host: str, port: int) -> Sequence[Address]:
-    """Ask the operating system."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    """Ask the operating system.
+
+    Not by the loop's own few threads: name servers that do not answer would keep these from all others.
+    """
+    found = await in_thread_for(Work.NETWORK, socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(ipaddress.ip_address(place[0]) for *_, place in found))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,12 +13,14 @@ from hypothesis import given, strategies as st
 
 from kargo_py.api.admission import ADMITTED_KEY, ANNOTATION_CUSTOM_STEPS, is_admitted
 from kargo_py.api.freight import Freight
+from kargo_py.api.names import ANNOTATION_CREATE_ACTOR
 from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionTaskReference
 from kargo_py.api.promotion_task import PromotionTaskSpec
 from kargo_py.api.stage import Stage
 from kargo_py.controllers.admission import (
     Plan,
     allows_custom_steps,
+    collection_with,
     completion,
     metadata_patch,
     overridden,
@@ -232,6 +235,57 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "${{ secret('deploy').token }}",
+        "${%",
+        ["${{ secret('deploy').token }}"],
+        {"a": {"${{ 1 }}": "${{ secret('deploy').token }}"}},
+    ],
+    ids=str,
+)
+def test_an_expression_that_does_not_come_from_the_stage_is_not_evaluated(written: Any) -> None:
+    """Who creates a Promotion writes the annotation, too; what the template makes of it is a text and no template."""
+    expression = "${{ ctx.meta.promotion.actor }}" if isinstance(written, str) else "${{ fromJSON(vars.by) }}"
+    variables = [{"name": "by", "value": "${{ ctx.meta.promotion.actor }}"}]
+    to = stage({**UPDATE, "config": {"a": expression}}, variables=variables)
+    actor = written if isinstance(written, str) else json.dumps(written)
+    by = {"annotations": {ANNOTATION_CREATE_ACTOR: actor}}
+    wanted = promotion({**UPDATE, "config": {"a": written}}, metadata=by)
+    made = planned(wanted, to)
+    assert [step.config for step in made.steps] == [{"a": expression}]
+    assert "spec.steps[0].config.a" in made.replaced
+
+
+def test_freight_that_may_be_another_by_then_is_not_known() -> None:
+    """What is in the Stage of other origins may be replaced while the Promotion waits for its turn."""
+    origin = {"kind": "Warehouse", "name": "charts"}
+    other = {"name": "f9", "origin": origin, "images": [{"repoURL": "proxy", "tag": "7.1"}]}
+    to = stage(source('${{ imageFrom("proxy").Tag }}'))
+    request = to.spec.requested_freight[0]
+    history = [{"id": "h", "items": {"Warehouse/charts": other}}]
+    to = Stage.model_validate(
+        {
+            **to.wire(),
+            "spec": {**to.spec.wire(), "requestedFreight": [request.wire(), {**request.wire(), "origin": origin}]},
+            "status": {"freightHistory": history},
+        }
+    )
+    assert collection_with(to, FREIGHT).items.keys() == {"Warehouse/wh", "Warehouse/charts"}
+    assert "desiredRevision" in planned(promotion(source("7.1")), to).replaced
+
+
+def test_expressions_take_no_longer_than_those_of_one_step() -> None:
+    """However many there are: nobody else is served as long as they are evaluated."""
+    heavy = "${{ sum(1..50000) * 0 }}"
+    for places, replaced in ((2, False), (20, True)):
+        config = {f"a{index}": "${{ vars.heavy }}" for index in range(places)}
+        to = stage({**UPDATE, "config": config}, variables=[{"name": "heavy", "value": heavy}])
+        made = planned(promotion({**UPDATE, "config": dict.fromkeys(config, 0)}), to)
+        assert bool(made.replaced) is replaced
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 def test_which_steps_run(case: Case) -> None:
     """Those of the template, unless what the author wrote says the same or is allowed."""
@@ -438,28 +492,39 @@ def test_what_is_wrong_is_told_where_it_is_written(
 
 
 def test_the_mark() -> None:
-    """It holds for the generation that was admitted only, and goes beside what else is kept."""
-    wanted = promotion(UPDATE)
-    marked = with_admission(wanted, NOON)
+    """It holds only for the generation and the Stage that were admitted, and goes beside what else is kept."""
+    wanted, to = promotion(UPDATE), stage(UPDATE)
+    marked = with_admission(wanted, to, NOON)
 
-    assert is_admitted(marked.state, 3)
-    assert not is_admitted(marked.state, 4)
+    assert is_admitted(marked.state, 3, "stage-uid")
+    assert not is_admitted(marked.state, 4, "stage-uid")
+    assert not is_admitted(marked.state, 3, "another")
     assert marked.admitted_at == "2026-11-30T12:00:00Z"
     kept = wanted.replace(status=wanted.status.replace(state={"other": 1}))
-    assert with_admission(kept, NOON).state["other"] == 1
+    assert with_admission(kept, to, NOON).state["other"] == 1
 
 
 @pytest.mark.parametrize(
-    "state", [None, 7, [], {}, {ADMITTED_KEY: 3}, {ADMITTED_KEY: {}}, {ADMITTED_KEY: {"generation": "3"}}]
+    "state",
+    [
+        None,
+        7,
+        [],
+        {},
+        {ADMITTED_KEY: 3},
+        {ADMITTED_KEY: {}},
+        {ADMITTED_KEY: {"generation": "3"}},
+        {ADMITTED_KEY: {"generation": 3}},
+    ],
 )
 def test_marks_that_are_none(state: Any) -> None:
     """Whatever somebody wrote there does not count as an admission."""
-    assert not is_admitted(state, 3)
+    assert not is_admitted(state, 3, "stage-uid")
 
 
 def test_no_generation_is_admitted_without_a_generation() -> None:
     """A server that counts none gives no mark to go by."""
-    assert not is_admitted({ADMITTED_KEY: {"generation": 0}}, 0)
+    assert not is_admitted({ADMITTED_KEY: {"generation": 0, "stage": "u"}}, 0, "u")
 
 
 @pytest.mark.parametrize(("value", "allowed"), [("allow", True), ("ALLOW", True), ("", False), ("deny", False)])

@@ -17,7 +17,9 @@ from kargo_py.kube.errors import Invalid
 from kargo_py.kube.resources import Key
 from kargo_py.local.argocd.simulator import ArgoCD
 from kargo_py.steps.argocd_update import USES
+from kargo_py.steps.base import Waiting
 from tests import in_process
+from tests.protocol.test_steps import DONE, Toy, toy
 from tests.protocol.universe import APP, PROJECT, REPO, SHA, Line, Universe, owned_by, universe
 
 pytestmark = pytest.mark.looptime
@@ -425,3 +427,40 @@ async def test_without_the_right() -> None:
         assert await world.ended() == "Succeeded"
 
     assert world.message() == ""
+
+
+async def test_a_stage_that_is_made_anew_while_it_waits() -> None:
+    """What was admitted to a Stage is not admitted to another one of its name: steps that only that one allowed."""
+    async with universe() as (world, argo), world.process():
+        await queue(world, argo)
+        await change(world, PROMOTIONS, "p1", {"spec": {"steps": [step(OTHER_SHA)]}})
+        await world.until(lambda: (world.promotion().get("status") or {}).get("admittedAt"))
+        for name in ("p0", "p1"):  # as --cascade=orphan does it; else they go with the Stage, but later than it
+            await change(world, PROMOTIONS, name, {"metadata": {"ownerReferences": []}})
+        await world.user.delete(STAGES, Key(PROJECT, "dev"))
+        await world.create(STAGES, "dev", {"spec": template()})
+        argo.application(APP.name).finish_hook()
+        assert await world.ended("p0") == "Succeeded"
+        assert await world.ended() == "Errored"
+
+    assert "cannot change any more" in world.message()
+    assert len(world.starts()) == 1
+
+
+async def test_edited_while_it_begins() -> None:
+    """Nothing of how it was before is left: the step is called with what the spec says that is on record."""
+    kind = Toy(Waiting("not yet", look_after=1, polls=True), DONE)
+    async with universe() as (world, _), world.process(further={"toy": kind}) as process:
+        edited: list[JsonObject] = []
+
+        async def edit(where: str, key: Key, _body: Any) -> None:
+            if (where, key.name) == ("promotions/status", "p1") and not edited:
+                steps = [toy(config={"text": "${{ 'after' }}"})]
+                edited.append(await change(world, PROMOTIONS, "p1", {"spec": {"steps": steps}}))
+
+        process.line.before_patch = edit
+        await create(world, steps=[toy(config={"text": "${{ 'before' }}"})])
+        assert await world.ended() == "Succeeded"
+
+    assert edited
+    assert [call.config["text"] for call in kind.calls] == ["before", "after"]

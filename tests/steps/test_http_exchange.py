@@ -7,6 +7,7 @@ import gzip
 import ipaddress
 import socket
 import ssl
+import threading
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -96,6 +97,18 @@ class TestRequest:
         monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
         async with serving(answers(200)) as server:
             assert (await exchange().send(ask(at(server)))).status == 200
+
+    async def test_text_in_headers(self) -> None:
+        """It is mostly UTF-8; an address in it leads where it says."""
+
+        async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+            fields = b"X-New: \xc3\xa9\r\nX-Old: \xe9" if "men" in request.line else "Location: /menü?ü".encode()
+            writer.write(b"HTTP/1.1 302 Found\r\n" + fields + b"\r\nContent-Length: 0\r\n\r\n")
+
+        async with serving(script) as server:
+            answer = await exchange().send(ask(at(server)))
+        assert [request.line for request in server.received][1] == "GET /men%C3%BC?%C3%BC HTTP/1.1"
+        assert (answer.header("x-new"), answer.header("x-old")) == ("é", "é")
 
     async def test_head(self) -> None:
         """An answer without a body may say how long it would be."""
@@ -281,6 +294,7 @@ class TestBody:
             ("deflate", zlib.compress),
             ("identity", bytes),
             ("GZIP", gzip.compress),
+            ("gzip", lambda body: gzip.compress(body[:4]) + gzip.compress(b"") + gzip.compress(body[4:])),
         ],
     )
     async def test_compressed(self, encoding: str, pack: Any) -> None:
@@ -329,6 +343,9 @@ class TestBody:
         [
             ("gzip", b"plain"),
             ("gzip", gzip.compress(b"cut short", mtime=0)[:-9]),
+            ("gzip", gzip.compress(b"x", mtime=0) + gzip.compress(b"cut short", mtime=0)[:-9]),
+            ("gzip", gzip.compress(b"x", mtime=0) + b"more"),
+            ("gzip", gzip.compress(b"", mtime=0) * 1001),
             ("br", b"x"),
             ("gzip, gzip", gzip.compress(b"x", mtime=0)),
         ],
@@ -403,6 +420,24 @@ class TestNoAnswer:
 
         with pytest.raises(NotSent, match=r"not within 0\.05s"):
             await Exchange(AddressRules(), resolve=never).send(ask(read_url("http://slow.example/"), timeout=0.05))
+
+    async def test_names_that_are_looked_up_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many there are, what else needs a thread gets one."""
+        end = threading.Event()
+
+        def hang(*_: Any, **_options: Any) -> list[Any]:
+            end.wait(60)
+            return []
+
+        monkeypatch.setattr(socket, "getaddrinfo", hang)
+        sender = Exchange(AddressRules())
+        urls = [read_url(f"http://slow{number}.example/") for number in range(40)]
+        try:
+            errors = await asyncio.gather(*(sender.send(ask(url, timeout=0.2)) for url in urls), return_exceptions=True)
+            assert {type(error) for error in errors} == {NotSent}
+            assert await asyncio.wait_for(asyncio.to_thread(int), 10) == 0
+        finally:
+            end.set()
 
     async def test_cancelled(self) -> None:
         """A call that is cancelled closes its connection."""

@@ -312,6 +312,7 @@ class TestRetryAfter:
                 ("1.5", None),
             ),
             *(("", None), ("soon", None), ("Mon, 99 Foo 2026 99:99:99 GMT", None)),
+            *((f"Mon, 30 Nov {'9' * 11} 12:00:00 GMT", None), (f"Mon, 30 Nov 2026 {'9' * 20}:00:00 GMT", None)),
             ("Mon, 30 Nov 2026 12:01:00 GMT", 60),
             ("Mon, 30 Nov 2026 13:01:00 +0100", 60),
             ("Mon, 30 Nov 2026 12:01:00", 60),

@@ -183,7 +183,7 @@ KEYS = (
     Key(
         *(admission, "ADMITTED_KEY", ELSEWHERE, "Promotion: `status.state`"),
         *("Promotion controller", "Promotion controller"),
-        "Since when a Promotion that waits is admitted, and which generation of its spec.",
+        "Since when a Promotion that waits is admitted, which generation of its spec, and to which Stage, by its uid.",
     ),
     Key(
         *(abort, "ABORT_KEY", ELSEWHERE, "Promotion: `status.state`"),
