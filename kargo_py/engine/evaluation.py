@@ -192,7 +192,8 @@ def _scope(program: Program, position: Position, lookups: Lookups, now: datetime
     """All that the step's expressions are evaluated with; raises VariableError and Missing."""
     functions = promotion_functions(program.freight, lookups)
     before = environment(program.context, alias=position.alias)
-    variables = evaluate_variables(program.variables, Scope(before, functions, now, lookups.seen, lookups.allowance))
+    scope = Scope(before, functions, now, lookups.seen, lookups.allowance, lookups.taint)
+    variables = evaluate_variables(program.variables, scope)
     here = environment(
         program.context,
         alias=position.alias,
@@ -200,7 +201,7 @@ def _scope(program: Program, position: Position, lookups: Lookups, now: datetime
         outputs=position.outputs,
         steps=position.before,
     )
-    own = Scope(here, functions, now, lookups.seen, lookups.allowance)
+    own = dataclasses.replace(scope, environment=here)
     variables = evaluate_variables(position.step.vars, own, variables)
     everything = {**functions, **status_functions(position.alias, position.before)}
     return dataclasses.replace(own, environment={**here, "vars": variables}, functions=everything)
