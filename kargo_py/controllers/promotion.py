@@ -40,7 +40,16 @@ from kargo_py.controllers.promotion_writing import DeletedError, Writer
 from kargo_py.controllers.telling import Teller
 from kargo_py.controllers.world import World, attempts_of, awaited_in, awaits
 from kargo_py.deployers.base import RecordError
-from kargo_py.engine.machine import alias_fault, begin, current_step, fail, held_up, with_message, with_refresh
+from kargo_py.engine.machine import (
+    alias_fault,
+    begin,
+    current_step,
+    fail,
+    has_begun,
+    held_up,
+    with_message,
+    with_refresh,
+)
 from kargo_py.engine.records import records_of
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Controller, Result
@@ -300,9 +309,8 @@ class PromotionReconciler:
             # Somebody suspects that an event was missed.
             for record in records_of(promotion.status):
                 self._world.argocd.applications.mark_dirty(record.key)
-        if promotion.running:
-            turn.taken_over = not records_of(promotion.status)
-        else:
+        turn.taken_over = promotion.running and not records_of(promotion.status)
+        if not promotion.running or not has_begun(promotion):
             begun = await self._begin(raw, promotion, stage)
             if begun is None:
                 return None

@@ -11,6 +11,7 @@ from kargo_py.api.promotion import Promotion
 from kargo_py.api.types import JsonObject
 from kargo_py.expressions.lookups import Lookups, Secrets
 from kargo_py.kube.resources import Key
+from kargo_py.steps.base import StepOutcome
 from kargo_py.steps.step import Effect
 
 
@@ -21,7 +22,7 @@ class StepRun:
     ``began``: when it started, None as long as it has not. ``config``: what its configuration was evaluated to, once it
     was. ``effect``: what its calls do outside the Promotion, once that is known. ``errs``: how many of its calls have
     erred in a row, those that do not count included, ``failing_since`` when the first of these was. ``again_at``: when
-    it may be called again. ``said``: what it has said last.
+    it may be called again. ``idle``: how often in a row it had nothing new written. ``said``: what it has said last.
     """
 
     alias: str
@@ -33,7 +34,18 @@ class StepRun:
     errs: int = 0
     failing_since: float | None = None
     again_at: float = 0.0
+    idle: int = 0
     said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a step that may not be called twice has answered, until that is on record; ``errors``: those before it."""
+
+    step: StepRun
+    errors: int
+    outcome: StepOutcome
+    timed_out: bool
 
 
 @dataclass(slots=True)
@@ -42,7 +54,8 @@ class Run:
 
     ``work_dir``: its working directory, once all is in it that its steps have put there; ``filling`` is the step that
     is run again for that, ``filled`` are those that were. ``uses_work_dir``: whether it may have one.
-    ``knows_secrets``: those of the steps before were read, so that they can be masked.
+    ``knows_secrets``: those of the steps before were read, so that they can be masked. ``given`` is an answer that
+    could not be written yet.
     """
 
     uid: str
@@ -55,6 +68,7 @@ class Run:
     filled: set[str] = field(default_factory=set)
     uses_work_dir: bool | None = None
     knows_secrets: bool | None = None
+    given: Given | None = None
 
     def at(self, alias: str) -> StepRun:
         """The step *alias*, which the Promotion is at."""

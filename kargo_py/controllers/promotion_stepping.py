@@ -22,7 +22,7 @@ from kargo_py.api.promotion import Promotion, PromotionPhase, StepStatus
 from kargo_py.controllers.events import step_warning_event
 from kargo_py.controllers.lookups import LookupReader, LookupRefused
 from kargo_py.controllers.promotion_filling import Filling, outcome_of_answer
-from kargo_py.controllers.promotion_runs import StepRun, Turn
+from kargo_py.controllers.promotion_runs import Given, StepRun, Turn
 from kargo_py.controllers.promotion_waiting import gather_time, is_urgent, status_of_wait
 from kargo_py.controllers.promotion_writing import Writer
 from kargo_py.controllers.telling import Teller
@@ -32,6 +32,7 @@ from kargo_py.engine.evaluation import (
     EvaluationError,
     Program,
     condition,
+    configuration,
     configuration_for,
     has_expressions,
     may_use_secrets,
@@ -39,6 +40,7 @@ from kargo_py.engine.evaluation import (
     program_of,
 )
 from kargo_py.engine.execution import TimedOut
+from kargo_py.engine.guarding import nonsense
 from kargo_py.engine.machine import CurrentStep, current_step, fail, with_refresh
 from kargo_py.engine.masking import recordable
 from kargo_py.engine.outputs import output_of
@@ -57,6 +59,7 @@ from kargo_py.engine.stepping import (
     STEP_TIMED_OUT,
     Then,
     advance,
+    errors_of,
     hold_step,
     refuse_step,
     skip_step,
@@ -89,6 +92,13 @@ KIND_NOT_REGISTERED = message(
     shown=Shown.PROMOTION,
 )
 
+NOTHING_NEW = message(
+    "Intend, again and again, with what is on record already",
+    do="Part of *the kind of step answered what it may not*: it has to go on once its intents are on record. A fault "
+    "of the kind of step. Tell its author.",
+    shown=Shown.PROMOTION,
+)
+
 LOOK_AGAIN = 60.0
 """Seconds after which a Promotion that waits is looked at even if no event woke it."""
 
@@ -97,6 +107,9 @@ LEAST_PAUSE = 0.05
 
 _MOST_INTENTS = 20
 """How often in one pass a step may have something written; then others have their turn, and an abort is seen."""
+
+_MOST_IDLE = 5
+"""How often in a row a step may have something written that is there already; it would do so for ever."""
 
 T = TypeVar("T")
 
@@ -137,12 +150,14 @@ class Stepping:
     async def _learn_secrets(self, turn: Turn) -> None:
         """Read the Secrets that the steps of a process before this one have used: what they know may be put out yet."""
         promotion = turn.promotion
-        for index, metadata in enumerate(promotion.status.step_execution_metadata):
-            step = (promotion.spec.steps or ())[index]
-            kind = self._world.steps.get(step.uses or "")
-            if kind is None or metadata.started_at is None or not may_use_secrets(step, promotion.spec.vars):
+        # There may be more of the one than of the other: where somebody has edited them.
+        begun = zip(promotion.spec.steps or (), promotion.status.step_execution_metadata, strict=False)
+        for index, (step, metadata) in enumerate(begun):
+            if metadata.started_at is None or not may_use_secrets(step, promotion.spec.vars):
                 continue
-            evaluate, at = partial(configuration_for, type(kind)), CurrentStep(index, metadata.alias, step)
+            kind = self._world.steps.get(step.uses or "")
+            evaluate = configuration if kind is None else partial(configuration_for, type(kind))
+            at = CurrentStep(index, metadata.alias, step)
             try:
                 await self._evaluated(turn, at, evaluate, Lookups(turn.run.secrets))
             except (EvaluationError, LookupRefused):
@@ -226,6 +241,11 @@ class Stepping:
             why = KIND_NOT_REGISTERED(uses=current.step.uses, known=", ".join(sorted(world.steps)))
             return await self._after(turn, current, Finished(StepStatus.ERRORED, why), Rules()), False
         rules = rules_of(current.step, kind)
+        if (given := turn.run.given) is not None and given.step.alias == current.alias:
+            turn.run.given = None
+            if given.errors == errors_of(turn.promotion):
+                turn.run.step = given.step
+                return await self._after(turn, current, given.outcome, rules, timed_out=given.timed_out), False
         context = self.context(turn, current, kind)
         left = self._time_left(context, run, kind)
         limit = None if kind.keeps_time else left
@@ -410,6 +430,8 @@ class Stepping:
         *left*: seconds that the step may still take. *limit*: the same, if the step does not see to that itself.
         """
         world, run = self._world, turn.run.at(current.alias)
+        if run.effect is Effect.ONCE and isinstance(outcome, Finished | Erred):
+            turn.run.given = Given(run, errors_of(turn.promotion), outcome, timed_out)
         outcome = recordable(outcome, current.alias, turn.run.secrets, used_secrets=run.lookups.has_secrets)
         self._note(run, outcome)
         tolerant = self._is_tolerant(run, rules, left)
@@ -419,6 +441,10 @@ class Stepping:
         turn.promotion = transition.promotion
         match transition.then:
             case Then.RECORD:
+                run.idle = run.idle + 1 if turn.promotion.status == turn.recorded.status else 0
+                if run.idle > _MOST_IDLE:
+                    ended = nonsense(NOTHING_NEW())
+                    return await self._after(turn, current, ended, rules, left=left, limit=limit)
                 if isinstance(outcome, Intend) and outcome.warning:
                     world.recorder.record(step_warning_event(turn.promotion, current.alias, outcome.warning))
                 await self._writer.record(turn)

@@ -51,7 +51,7 @@ class Writer:
     async def record(self, turn: Turn) -> None:
         """Write the status as it is by now; raises as :meth:`write`."""
         turn.raw, turn.recorded = await self.write(turn.raw, turn.promotion)
-        turn.promotion, turn.owes = turn.recorded, False
+        turn.promotion, turn.owes, turn.run.given = turn.recorded, False, None
 
     async def write_if_news(self, raw: JsonObject, before: Promotion, promotion: Promotion) -> None:
         """Write the status if it is another, or if a refresh is to be acknowledged."""
