@@ -54,7 +54,8 @@ class Run:
 
     ``work_dir``: its working directory, once all is in it that its steps have put there; ``filling`` is the step that
     is run again for that, ``filled`` are those that were. ``uses_work_dir``: whether it may have one.
-    ``knows_secrets``: those of the steps before were read, so that they can be masked. ``given`` is an answer that
+    ``knows_secrets``: those of the steps before were read, so that they can be masked; ``learning_since``:
+    since when that has failed. ``given`` is an answer that
     could not be written yet.
     """
 
@@ -68,6 +69,7 @@ class Run:
     filled: set[str] = field(default_factory=set)
     uses_work_dir: bool | None = None
     knows_secrets: bool | None = None
+    learning_since: float | None = None
     given: Given | None = None
 
     def at(self, alias: str) -> StepRun:

@@ -42,7 +42,7 @@ from kargo_py.engine.evaluation import (
 from kargo_py.engine.execution import TimedOut
 from kargo_py.engine.guarding import nonsense
 from kargo_py.engine.machine import CurrentStep, current_step, fail, with_refresh
-from kargo_py.engine.masking import recordable
+from kargo_py.engine.masking import masked_error, recordable
 from kargo_py.engine.outputs import output_of
 from kargo_py.engine.records import awaited_of, records_of
 from kargo_py.engine.retries import (
@@ -60,6 +60,7 @@ from kargo_py.engine.stepping import (
     Then,
     advance,
     errors_of,
+    has_failed,
     hold_step,
     refuse_step,
     skip_step,
@@ -92,6 +93,12 @@ KIND_NOT_REGISTERED = message(
     shown=Shown.PROMOTION,
 )
 
+SECRETS_UNREADABLE = message(
+    "a Secret that steps before have used cannot be read again, so what must not be told is not known: {why}",
+    do="After a restart the controller reads the Secrets that earlier steps have used, to mask them. Mend what the API "
+    "server says of it, then create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
 NOTHING_NEW = message(
     "Intend, again and again, with what is on record already",
     do="Part of *the kind of step answered what it may not*: it has to go on once its intents are on record. A fault "
@@ -128,8 +135,8 @@ class Stepping:
     async def go_on(self, turn: Turn) -> Result | None:
         """Step after step, until one waits or all are through. Raises DeletedError, RecordError and KubeError."""
         intents = 0
-        if turn.run.knows_secrets is None:
-            await self._learn_secrets(turn)
+        if turn.run.knows_secrets is None and (result := await self._secrets_known(turn)) is not None:
+            return result
         while not turn.promotion.finished:
             current = current_step(turn.promotion)
             if current is None:
@@ -145,6 +152,26 @@ class Stepping:
             if result is not None:
                 return result
         await self._writer.end(turn.raw, turn.promotion)
+        return None
+
+    async def _secrets_known(self, turn: Turn) -> Result | None:
+        """Learn what must not be told; a Result if that has to be tried again. The step has its time meanwhile, too."""
+        run = turn.run
+        try:
+            await self._learn_secrets(turn)
+        except KubeError as error:
+            run.learning_since = _loop_time() if run.learning_since is None else run.learning_since
+            current = current_step(turn.promotion)
+            kind = self._world.steps.get(current.step.uses or "") if current is not None and current.started else None
+            left = None
+            if current is not None and kind is not None:
+                left = self._time_left(self.context(turn, current, kind), run.at(current.alias), kind)
+            if left is not None and left <= 0:
+                return None
+            if is_passing(error) and _loop_time() - run.learning_since < TOLERATED.total_seconds():
+                return Result(requeue_after=left, error=error)
+            why = SECRETS_UNREADABLE(why=error)
+            turn.promotion = fail(turn.promotion, PromotionPhase.ERRORED, why, self._world.now())
         return None
 
     async def _learn_secrets(self, turn: Turn) -> None:
@@ -172,7 +199,10 @@ class Stepping:
         world, uses = self._world, current.step.uses
         run, now = turn.run.at(current.alias), world.now()
         try:
-            wanted = not current.step.if_ or await self._evaluated(turn, current, condition, run.lookups)
+            if current.step.if_:
+                wanted = await self._evaluated(turn, current, condition, run.lookups)
+            else:
+                wanted = not has_failed(turn.promotion.status)
         except (EvaluationError, LookupRefused) as error:
             turn.promotion = refuse_step(turn.promotion, current, turn.run.secrets.mask(str(error)), now)
             return None
@@ -216,6 +246,9 @@ class Stepping:
             )
         except TooManyLookups as error:
             raise EvaluationError(str(error)) from error
+        except KubeError as error:
+            # It names what was asked for, and may end up in the log.
+            raise masked_error(error, turn.run.secrets) from None
 
     def _program(self, promotion: Promotion) -> Program:
         freights, models = self._world.freights, self._world.freight_models

@@ -17,9 +17,9 @@ from kargo_py.controllers.world import PROMOTIONS, STAGES
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import ServerError
 from kargo_py.kube.resources import Key
-from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, Waiting
+from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting
 from kargo_py.steps.step import Effect
-from tests.protocol.test_steps import DONE, Toy, toy
+from tests.protocol.test_steps import DONE, Toy, hang, toy
 from tests.protocol.universe import PROJECT, Universe
 
 pytestmark = pytest.mark.looptime
@@ -271,3 +271,95 @@ async def test_what_is_made_of_a_secret_variable_is_secret() -> None:
                 await world.ended()
     assert base64.b64encode(b"root:hunter2-is-my-pass").decode() not in everything(world, logs)
     assert "v1.2.3-alpha-more" in world.message()
+
+
+async def test_an_error_of_a_stop_is_masked_in_the_log() -> None:
+    class Sticky(Toy):
+        async def stop(self, context: StepContext, *, give_up: bool) -> StopOutcome:
+            raise ServerError(500, "InternalError", f"{context.config['text']} {give_up}")
+
+    world = Universe()
+    async with world.core:
+        await world.prepare()
+        await secret(world, pw="hunter2-is-my-pass")
+        with capture_logs() as logs:
+            async with world.process(further={"toy": Sticky(hang)}):
+                await world.run(toy(config={"text": "${{ secret('s').pw }}"}))
+                await world.until(lambda: world.phase() == "Running")
+                await world.abort()
+                assert await world.ended() == "Aborted"
+    assert "ServerError: *** True" in world.message()
+    assert any(entry.get("error") == "*** False" for entry in logs)
+    assert "hunter2" not in everything(world, logs)
+
+
+@pytest.mark.parametrize(
+    ("retry", "seconds", "message"),
+    [({"timeout": "1m"}, 60, "timed out after 1m0s"), ({}, 600, "cannot be read again")],
+)
+async def test_secrets_of_steps_before_that_cannot_be_read(retry: dict[str, str], seconds: int, message: str) -> None:
+    """After a restart: neither is the time of the step that runs forgotten, nor is it tried for ever."""
+    world = Universe()
+    async with world.core:
+        await world.prepare()
+        await secret(world, pw="hunter2-is-my-pass")
+        kinds = {"toy": Toy(), "slow": Toy(hang)}
+        async with world.process(further=kinds) as first:
+            await world.run(toy(config={"text": "${{ secret('s').pw }}"}), toy("slow", retry=retry))
+            await world.until(lambda: world.phase() == "Running")
+            await first.kill()
+        began = asyncio.get_running_loop().time()
+        async with world.process(further=kinds) as second:
+            get = second.line.get
+
+            async def fail(resource: Any, key: Key, **options: Any) -> Any:
+                if resource == SECRETS:
+                    raise ServerError(500, "InternalError", "unable to transform key")
+                return await get(resource, key, **options)
+
+            second.line.get = fail  # type: ignore[method-assign]
+            assert await world.ended() == "Errored"
+    assert seconds - 2 <= asyncio.get_running_loop().time() - began < seconds + 70
+    assert message in world.message()
+
+
+async def test_health_checks_that_are_too_much() -> None:
+    """Whatever makes a Promotion larger than etcd takes it: that is no outage that passes."""
+    world = Universe()
+    async with world.core:
+        await world.prepare()
+        check = HealthCheckStep(uses="x", config={"a": "b" * 400_000})
+        async with world.process(further={"toy": Toy(Finished(StepStatus.SUCCEEDED, health_check=check))}):
+            await world.run(*(toy() for _ in range(6)))
+            assert await world.ended(seconds=60) == "Errored"
+    assert "request is too large" in world.message()
+
+
+async def test_a_step_after_one_that_failed() -> None:
+    """Something else has written so: it does not run, as if we had written it."""
+    world = Universe()
+    async with world.core:
+        await world.prepare()
+        kind = Toy()
+        failed = {"alias": "step-1", "status": "Failed", "startedAt": THEN, "message": "no"}
+        status = {"phase": "Running", "currentStep": 1, "freight": FREIGHT, "stepExecutionMetadata": [failed]}
+        await in_state(world, status, toy(), toy())
+        async with world.process(further={"toy": kind}):
+            assert await world.ended() == "Failed"
+    assert not kind.calls
+
+
+async def test_texts_of_a_tasks_outputs_that_are_put_out_anew() -> None:
+    """The text 1.30 is of the first value, not of the second."""
+    steps = [
+        {"uses": "compose-output", "as": "t::a", "config": {"v": "${{ '1.30' }}", "w": "${{ '1.40' }}"}},
+        {"uses": "compose-output", "as": "t::b", "config": {"v": 7}},
+        {"uses": "compose-output", "as": "c", "config": {"is": "${{ outputs.t.v }}/${{ outputs.t.w }}"}},
+    ]
+    world = Universe()
+    async with world.core:
+        await world.prepare()
+        async with world.process():
+            await world.run(*steps)
+            assert await world.ended() == "Succeeded"
+    assert world.promotion()["status"]["state"]["c"] == {"is": "7/1.40"}
