@@ -35,6 +35,7 @@ from kargo_py.engine.evaluation import (
     configuration,
     configuration_for,
     has_expressions,
+    may_look_up,
     may_use_secrets,
     position_of,
     program_of,
@@ -142,6 +143,9 @@ class Stepping:
             if current is None:
                 turn.promotion = fail(turn.promotion, PromotionPhase.ERRORED, NO_STEP_RUNS(), self._world.now())
                 break
+            if turn.owes and may_look_up(current.step, turn.promotion.spec.vars):
+                # To read takes a while, in which this process may die.
+                await self._writer.record(turn)
             if not current.started:
                 result = await self._enter(turn, current)
             else:

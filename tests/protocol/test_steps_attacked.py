@@ -12,14 +12,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
-from kargo_py.controllers.lookups import SECRETS
+from kargo_py.controllers.lookups import CONFIG_MAPS, SECRETS
 from kargo_py.controllers.world import PROMOTIONS, STAGES
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import ServerError
 from kargo_py.kube.resources import Key
 from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting
 from kargo_py.steps.step import Effect
-from tests.protocol.test_steps import DONE, Toy, hang, toy
+from tests.protocol.test_steps import DONE, RAN, Toy, hang, toy
 from tests.protocol.universe import PROJECT, Universe
 
 pytestmark = pytest.mark.looptime
@@ -70,6 +70,34 @@ async def test_an_end_that_cannot_be_written_is_not_sought_again(answer: StepOut
             assert await world.ended() == phase
             assert not failures
     assert len(once.calls) == 1
+
+
+@pytest.mark.parametrize("place", ["if", "config", "vars"])
+async def test_an_end_is_on_record_before_anything_is_read(place: str) -> None:
+    """A process that dies while it reads what the next step needs has left no effect that would be had again."""
+    template = "${{ configMap('absent').x == 'y' }}"
+    values: dict[str, Any] = {
+        "if": template,
+        "config": {"say": template},
+        "vars": [{"name": "x", "value": template}],
+    }
+    step = toy(**{"config": {"say": "${{ vars.x }}"}, place: values[place]})
+    world = Universe()
+    async with world.core:
+        await world.prepare()
+        known: list[list[str]] = []
+        async with world.process(further={"once": Toy(effect=Effect.ONCE), "toy": Toy()}) as process:
+            get = process.line.get
+
+            async def looks(resource: Any, key: Key, **options: Any) -> Any:
+                if resource == CONFIG_MAPS:
+                    known.append([m["status"] for m in world.promotion()["status"]["stepExecutionMetadata"]])
+                return await get(resource, key, **options)
+
+            process.line.get = looks  # type: ignore[method-assign]
+            await world.run(toy("once"), step)
+            assert await world.ended(seconds=60) in {"Succeeded", "Errored"}
+    assert [statuses[:1] for statuses in known] == [[RAN]]
 
 
 # -- answers that cannot be looked at ----------------------------------------------------------------------------------
