@@ -18,7 +18,7 @@ from kargo_py.deployers.base import RecordError
 from kargo_py.engine.execution import Answer, Raised
 from kargo_py.engine.guarding import described
 from kargo_py.engine.machine import abort, current_step, latch_abort
-from kargo_py.engine.masking import recordable
+from kargo_py.engine.masking import masked_error, recordable
 from kargo_py.engine.records import records_of
 from kargo_py.engine.retries import is_passing
 from kargo_py.engine.stepping import with_intent
@@ -134,7 +134,10 @@ class Aborting:
         context = await self._stepping.context_to_stop(turn, current, kind, give_up=give_up)
         answer = await self._world.executor.stop(kind, context, give_up=give_up)
         if isinstance(answer, Raised):
-            outcome = await self._not_stopped(context, kind, answer.error, give_up=give_up)
+            error = answer.error
+            if isinstance(error, KubeError):
+                error = masked_error(error, turn.run.secrets)
+            outcome = await self._not_stopped(context, kind, error, give_up=give_up)
         else:
             outcome = answer if isinstance(answer, Intend | Waiting) else _finished(answer)
         masked = recordable(outcome, current.alias, turn.run.secrets)

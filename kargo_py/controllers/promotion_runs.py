@@ -21,8 +21,8 @@ class StepRun:
     ``began``: when it started, None as long as it has not. ``config``: what its configuration was evaluated to, once it
     was. ``effect``: what its calls do outside the Promotion, once that is known. ``errs``: how many of its calls have
     erred in a row, those that do not count included, ``failing_since`` when the first of these was. ``again_at``: when
-    it may be called again. ``said``: what it has said last. ``late``: how often it has had something written since its
-    time is up.
+    it may be called again. ``idle``: how often in a row it had nothing new written. ``said``: what it has said last.
+    ``late``: how often it has had something written since its time is up.
     """
 
     alias: str
@@ -34,6 +34,7 @@ class StepRun:
     errs: int = 0
     failing_since: float | None = None
     again_at: float = 0.0
+    idle: int = 0
     said: str = ""
     late: int = 0
 
@@ -52,8 +53,9 @@ class Run:
 
     ``work_dir``: its working directory, once all is in it that its steps have put there; ``filling`` is the step that
     is run again for that, ``filled`` are those that were. ``uses_work_dir``: whether it may have one.
-    ``knows_secrets``: those of the steps before were read, so that they can be masked. ``owed``: a step has ended that
-    may not be run again, and writing that has failed, or is still to be done. ``generation``: of its spec.
+    ``knows_secrets``: those of the steps before were read, so that they can be masked; ``learning_since``: since when
+    that has failed. ``owed``: a call has ended that may not be made again, and writing that has failed, or is still to
+    be done. ``generation``: of its spec.
     """
 
     uid: str
@@ -67,6 +69,7 @@ class Run:
     filled: set[str] = field(default_factory=set)
     uses_work_dir: bool | None = None
     knows_secrets: bool | None = None
+    learning_since: float | None = None
     owed: Owed | None = None
 
     def at(self, alias: str) -> StepRun:

@@ -32,16 +32,19 @@ from kargo_py.engine.evaluation import (
     EvaluationError,
     Program,
     condition,
+    configuration,
     configuration_for,
     has_expressions,
     is_long,
+    may_look_up,
     may_use_secrets,
     position_of,
     program_of,
 )
 from kargo_py.engine.execution import TimedOut
+from kargo_py.engine.guarding import nonsense
 from kargo_py.engine.machine import CurrentStep, current_step, fail, with_refresh
-from kargo_py.engine.masking import recordable
+from kargo_py.engine.masking import masked_error, recordable
 from kargo_py.engine.outputs import output_of
 from kargo_py.engine.records import awaited_of, records_of
 from kargo_py.engine.retries import (
@@ -58,6 +61,7 @@ from kargo_py.engine.stepping import (
     STEP_TIMED_OUT,
     Then,
     advance,
+    has_failed,
     hold_step,
     refuse_step,
     skip_step,
@@ -91,6 +95,19 @@ KIND_NOT_REGISTERED = message(
     shown=Shown.PROMOTION,
 )
 
+SECRETS_UNREADABLE = message(
+    "a Secret that steps before have used cannot be read again, so what must not be told is not known: {why}",
+    do="After a restart the controller reads the Secrets that earlier steps have used, to mask them. Mend what the API "
+    "server says of it, then create a new Promotion.",
+    shown=Shown.PROMOTION,
+)
+NOTHING_NEW = message(
+    "Intend, again and again, with what is on record already",
+    do="Part of *the kind of step answered what it may not*: it has to go on once its intents are on record. A fault "
+    "of the kind of step. Tell its author.",
+    shown=Shown.PROMOTION,
+)
+
 LOOK_AGAIN = 60.0
 """Seconds after which a Promotion that waits is looked at even if no event woke it."""
 
@@ -99,6 +116,9 @@ LEAST_PAUSE = 0.05
 
 _MOST_INTENTS = 20
 """How often in one pass a step may have something written; then others have their turn, and an abort is seen."""
+
+_MOST_IDLE = 5
+"""How often in a row a step may have something written that is there already; it would do so for ever."""
 
 T = TypeVar("T")
 
@@ -117,13 +137,16 @@ class Stepping:
     async def go_on(self, turn: Turn) -> Result | None:
         """Step after step, until one waits or all are through. Raises DeletedError, RecordError and KubeError."""
         intents = 0
-        if turn.run.knows_secrets is None:
-            await self._learn_secrets(turn)
+        if turn.run.knows_secrets is None and (result := await self._secrets_known(turn)) is not None:
+            return result
         while not turn.promotion.finished:
             current = current_step(turn.promotion)
             if current is None:
                 turn.promotion = fail(turn.promotion, PromotionPhase.ERRORED, NO_STEP_RUNS(), self._world.now())
                 break
+            if turn.run.owed is not None and may_look_up(current.step, turn.promotion.spec.vars):
+                # To read takes a while, in which this process may die.
+                await self._writer.record(turn)
             if not current.started:
                 result = await self._enter(turn, current)
             else:
@@ -136,16 +159,37 @@ class Stepping:
         await self._writer.end(turn.raw, turn.promotion)
         return None
 
+    async def _secrets_known(self, turn: Turn) -> Result | None:
+        """Learn what must not be told; a Result if that has to be tried again. The step has its time meanwhile, too."""
+        run = turn.run
+        try:
+            await self._learn_secrets(turn)
+        except KubeError as error:
+            run.learning_since = _loop_time() if run.learning_since is None else run.learning_since
+            current = current_step(turn.promotion)
+            kind = self._world.steps.get(current.step.uses or "") if current is not None and current.started else None
+            left = None
+            if current is not None and kind is not None:
+                left = self._time_left(self.context(turn, current, kind), run.at(current.alias), kind)
+            if left is not None and left <= 0:
+                return None
+            if is_passing(error) and _loop_time() - run.learning_since < TOLERATED.total_seconds():
+                return Result(requeue_after=left, error=error)
+            why = SECRETS_UNREADABLE(why=error)
+            turn.promotion = fail(turn.promotion, PromotionPhase.ERRORED, why, self._world.now())
+        return None
+
     async def _learn_secrets(self, turn: Turn) -> None:
         """Read the Secrets that the steps of a process before this one have used: what they know may be put out yet."""
         promotion = turn.promotion
-        # Not strict: what somebody has edited is told in a moment.
-        known = zip(promotion.spec.steps or (), promotion.status.step_execution_metadata, strict=False)
-        for index, (step, metadata) in enumerate(known):
-            kind = self._world.steps.get(step.uses or "")
-            if kind is None or metadata.started_at is None or not may_use_secrets(step, promotion.spec.vars):
+        # There may be more of the one than of the other: where somebody has edited them.
+        begun = zip(promotion.spec.steps or (), promotion.status.step_execution_metadata, strict=False)
+        for index, (step, metadata) in enumerate(begun):
+            if metadata.started_at is None or not may_use_secrets(step, promotion.spec.vars):
                 continue
-            evaluate, at = partial(configuration_for, type(kind)), CurrentStep(index, metadata.alias, step)
+            kind = self._world.steps.get(step.uses or "")
+            evaluate = configuration if kind is None else partial(configuration_for, type(kind))
+            at = CurrentStep(index, metadata.alias, step)
             try:
                 await self._evaluated(turn, at, evaluate, Lookups(turn.run.secrets))
             except (EvaluationError, LookupRefused):
@@ -160,7 +204,10 @@ class Stepping:
         world, uses = self._world, current.step.uses
         run, now = turn.run.at(current.alias), world.now()
         try:
-            wanted = not current.step.if_ or await self._evaluated(turn, current, condition, run.lookups)
+            if current.step.if_:
+                wanted = await self._evaluated(turn, current, condition, run.lookups)
+            else:
+                wanted = not has_failed(turn.promotion.status)
         except (EvaluationError, LookupRefused) as error:
             turn.promotion = refuse_step(turn.promotion, current, turn.run.secrets.mask(str(error)), now)
             return None
@@ -208,6 +255,9 @@ class Stepping:
             )
         except TooManyLookups as error:
             raise EvaluationError(str(error)) from error
+        except KubeError as error:
+            # It names what was asked for, and may end up in the log.
+            raise masked_error(error, turn.run.secrets) from None
 
     def _program(self, promotion: Promotion) -> Program:
         freights, models = self._world.freights, self._world.freight_models
@@ -440,6 +490,10 @@ class Stepping:
         turn.promotion = transition.promotion
         match transition.then:
             case Then.RECORD:
+                run.idle = run.idle + 1 if turn.promotion.status == turn.recorded.status else 0
+                if run.idle > _MOST_IDLE:
+                    ended = nonsense(NOTHING_NEW())
+                    return await self._after(turn, current, ended, rules, left=left, limit=limit)
                 if isinstance(outcome, Intend) and outcome.warning:
                     world.recorder.record(step_warning_event(turn.promotion, current.alias, outcome.warning))
                 await self._writer.record(turn)
@@ -450,17 +504,22 @@ class Stepping:
                 return await self.wait(turn, current, outcome, limit)
             case Then.PAUSE:
                 assert isinstance(outcome, Erred)  # noqa: S101 - as advance says
-                await self._writer.record(turn)
                 pause = pause_after(run.errs, outcome.retry_after)
                 run.again_at = _loop_time() + pause
+                self._owe(turn, run)
+                await self._writer.record(turn)
                 world.stats.waits(turn.key, WaitCause.OTHER.value)
                 return _again(pause, left if left is not None and left > 0 else None)
             case Then.NEXT:
                 turn.taken_over = False
                 turn.run.step, turn.run.filling = None, ""
-                if run.effect is Effect.ONCE:
-                    turn.run.owed = Owed(turn.recorded.status, turn.promotion.status)
+                self._owe(turn, run)
         return None
+
+    def _owe(self, turn: Turn, run: StepRun) -> None:
+        """What has come of a call that may not be made again is kept until it is on record."""
+        if run.effect is Effect.ONCE:
+            turn.run.owed = Owed(turn.recorded.status, turn.promotion.status)
 
     def _note(self, run: StepRun, outcome: StepOutcome) -> None:
         """Remember what the step has said, and how often it has erred."""

@@ -10,7 +10,7 @@ from kargo_py.controllers.promotion_runs import Turn
 from kargo_py.controllers.telling import Teller
 from kargo_py.controllers.world import World
 from kargo_py.engine.machine import fail, with_refresh
-from kargo_py.kube.errors import ApiError, Invalid, OutcomeUnknown
+from kargo_py.kube.errors import ApiError, Invalid, KubeError, OutcomeUnknown
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 
@@ -23,6 +23,8 @@ STATUS_REFUSED = message(
 )
 
 _TOO_LARGE = 413
+_TOO_LARGE_FOR_ETCD = "request is too large"
+"""What etcd says; the API server hands it on with the code 500."""
 
 _log = structlog.get_logger(__name__)
 
@@ -78,11 +80,10 @@ class Writer:
         promotion = with_refresh(promotion)
         try:
             await world.write_status(world.promotions, raw, promotion.status.wire())
-        except OutcomeUnknown:
-            self._teller.may_have_ended(promotion)
-            raise
-        except ApiError as error:
-            if not isinstance(error, Invalid) and error.code != _TOO_LARGE:
+        except KubeError as error:
+            if not _is_refusal(error):
+                if isinstance(error, OutcomeUnknown):
+                    self._teller.may_have_ended(promotion)
                 raise
             # It would be refused again and again.
             promotion = fail(before, PromotionPhase.ERRORED, STATUS_REFUSED(why=error.message), world.now())
@@ -90,3 +91,10 @@ class Writer:
         world.stats.wrote(before, promotion, queued_since)
         self._teller.wrote(before, promotion)
         return promotion
+
+
+def _is_refusal(error: KubeError) -> bool:
+    """Whether the status is what the API server does not take, however often it gets it."""
+    if isinstance(error, OutcomeUnknown):
+        return _TOO_LARGE_FOR_ETCD in error.message
+    return isinstance(error, Invalid) or (isinstance(error, ApiError) and error.code == _TOO_LARGE)

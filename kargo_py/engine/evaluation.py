@@ -8,7 +8,7 @@ missing, :class:`~kargo_py.expressions.lookups.Missing` is raised, and the calle
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -23,7 +23,7 @@ from kargo_py.engine.outputs import outputs_of
 from kargo_py.expressions.environment import Context, VariableError, environment, evaluate_variables
 from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.functions import promotion_functions, status_functions
-from kargo_py.expressions.lookups import Lookups, TooManyLookups
+from kargo_py.expressions.lookups import Lookups, Source, TooManyLookups
 from kargo_py.expressions.templates import (
     ConfigurationError,
     Places,
@@ -143,8 +143,18 @@ def is_long(program: Program, position: Position) -> bool:
 
 def may_use_secrets(step: PromotionStep, variables: Sequence[ExpressionVariable]) -> bool:
     """Whether the configuration of *step*, or a variable that it may use, looks up a Secret."""
+    return any("secret" in source.casefold() for source in _sources(step, variables))
+
+
+def may_look_up(step: PromotionStep, variables: Sequence[ExpressionVariable]) -> bool:
+    """Whether something may have to be read before *step* can be entered, or called."""
+    return any(looked_up in source for source in [step.if_ or "", *_sources(step, variables)] for looked_up in Source)
+
+
+def _sources(step: PromotionStep, variables: Sequence[ExpressionVariable]) -> Iterator[str]:
+    """All templates of *step* and those of the variables that it may use, but for its ``if``."""
     texts = [step.config, *(variable.value for variable in (*variables, *step.vars))]
-    return any("secret" in source.casefold() for _, source in templates_in(texts))
+    return (source for _, source in templates_in(texts))
 
 
 def condition(program: Program, position: Position, lookups: Lookups, now: datetime) -> bool:
@@ -207,7 +217,8 @@ def _scope(program: Program, position: Position, lookups: Lookups, now: datetime
     """All that the step's expressions are evaluated with; raises VariableError and Missing."""
     functions = promotion_functions(program.freight, lookups)
     before = environment(program.context, alias=position.alias)
-    variables = evaluate_variables(program.variables, Scope(before, functions, now, lookups.seen, lookups.allowance))
+    scope = Scope(before, functions, now, lookups.seen, lookups.allowance, lookups.taint)
+    variables = evaluate_variables(program.variables, scope)
     here = environment(
         program.context,
         alias=position.alias,
@@ -215,7 +226,7 @@ def _scope(program: Program, position: Position, lookups: Lookups, now: datetime
         outputs=position.outputs,
         steps=position.before,
     )
-    own = Scope(here, functions, now, lookups.seen, lookups.allowance)
+    own = dataclasses.replace(scope, environment=here)
     variables = evaluate_variables(position.step.vars, own, variables)
     everything = {**functions, **status_functions(position.alias, position.before)}
     return dataclasses.replace(own, environment={**here, "vars": variables}, functions=everything)

@@ -22,7 +22,7 @@ import structlog
 from kargo_py.api.promotion import StepStatus
 from kargo_py.api.types import Duration
 from kargo_py.engine.blocking import Blocking, Watchdog, running_step
-from kargo_py.engine.guarding import checked, leaves
+from kargo_py.engine.guarding import checked, leaves, nonsense
 from kargo_py.engine.retries import is_passing
 from kargo_py.engine.work_dirs import WorkDirs
 from kargo_py.kube.errors import KubeError
@@ -64,6 +64,12 @@ QUEUED = message(
     "waiting until one of the {count} steps of kind {uses} and its like that run at once has ended",
     do="So many calls of steps of the same kind of work run already. It begins by itself; `--step-limit` says how many "
     "may run.",
+    shown=Shown.PROMOTION,
+)
+
+UNSEEN = message(
+    "looking at it raised {error}",
+    do="Part of *the kind of step answered what it may not*: a fault of the kind of step. Tell its author.",
     shown=Shown.PROMOTION,
 )
 
@@ -358,7 +364,10 @@ async def _guarded(run: _Run, context: StepContext) -> Answer:
         return Finished(status, BLOCKED(limit=Duration.of(blocking.seconds), where=blocking.where))
     if inspect.iscoroutine(outcome):
         outcome.close()
-    return checked(outcome, context, stopping=run.stopping)
+    try:
+        return checked(outcome, context, stopping=run.stopping)
+    except Exception as error:  # noqa: BLE001 - to look at it runs code of the step's
+        return nonsense(UNSEEN(error=type(error).__name__), stopping=run.stopping)
 
 
 def _tell(error: BaseException, context: StepContext) -> None:

@@ -39,6 +39,11 @@ def checked(outcome: object, context: StepContext, *, stopping: bool = False) ->
     fault = _fault(outcome, context, stopping=stopping)
     if fault is None:
         return cast("StepOutcome", outcome)
+    return nonsense(fault, stopping=stopping)
+
+
+def nonsense(fault: str, *, stopping: bool = False) -> Finished:
+    """The end of a step that has answered what it may not, with what is wrong with it."""
     return Finished(StepStatus.ABORTED if stopping else StepStatus.ERRORED, NONSENSE(fault=fault))
 
 
@@ -78,8 +83,15 @@ def _is_output(value: object) -> bool:
 
 
 def _is_time(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value is None or (is_number and not math.isnan(cast("float", value)))
+    if value is None:
+        return True
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return not math.isnan(value)
+    except OverflowError:
+        # An integer that is too large for the clock to reckon with.
+        return False
 
 
 def _is_truth(value: object) -> bool:

@@ -119,10 +119,13 @@ def is_only_running(promotion: Promotion) -> bool:
 
 
 def begin(promotion: Promotion, freight: FreightReference, collection: FreightCollection, now: datetime) -> Promotion:
-    """Pending → Running, with the first step entered; from then on the spec counts as admitted."""
+    """Pending → Running, with the first step entered; from then on the spec counts as admitted.
+
+    One that a real Kargo has begun, without having come to an end of a step, keeps its time.
+    """
     status = promotion.status.replace(
         phase=PromotionPhase.RUNNING,
-        started_at=promotion.status.started_at or Time.of(now),
+        started_at=(promotion.status.started_at if promotion.running else None) or Time.of(now),
         admitted_at=promotion.status.admitted_at or Time.of(now),
         freight=freight,
         freight_collection=collection,
@@ -216,6 +219,6 @@ def conclude(status: PromotionStatus) -> PromotionStatus:
     bad = max(counting, key=lambda m: _step_status(m).severity, default=None)
     worst = _step_status(bad) if bad is not None else StepStatus.SUCCEEDED
     status = status.replace(phase=_PHASES[worst])
-    if bad is not None and bad.message and _PHASES[worst] is not PromotionPhase.SUCCEEDED:
-        status = status.replace(message=bad.message)
-    return status
+    said = bad.message if bad is not None and _PHASES[worst] is not PromotionPhase.SUCCEEDED else ""
+    # What a real Kargo has said there meanwhile is not how it ended.
+    return status.replace(message=said) if said != status.message else status

@@ -13,7 +13,7 @@ import msgspec
 
 from kargo_py.api.promotion import HealthCheckStep, StepStatus
 from kargo_py.deployers.base import Record
-from kargo_py.engine.outputs import Output, OutputError, checked_output
+from kargo_py.engine.outputs import Output, OutputError, checked_health_check, checked_output
 from kargo_py.expressions.lookups import Secrets
 from kargo_py.kube.errors import KubeError
 from kargo_py.steps.base import Erred, Finished, Intend, StepOutcome, Waiting
@@ -44,8 +44,12 @@ def recordable(outcome: StepOutcome, alias: str, secrets: Secrets, *, used_secre
             outcome = dataclasses.replace(outcome, message=secrets.mask(outcome.message), records=records)
         case Finished():
             check = outcome.health_check
-            if check is not None and used_secrets:
-                check = HealthCheckStep(uses=check.uses, config=secrets.mask(check.config))
+            if check is not None:
+                try:
+                    config = checked_health_check(alias, check.config)
+                except OutputError as error:
+                    return Finished(StepStatus.ERRORED, secrets.mask(str(error)), records=outcome.records)
+                check = HealthCheckStep(uses=check.uses, config=secrets.mask(config) if used_secrets else config)
             outcome = dataclasses.replace(
                 outcome,
                 message=secrets.mask(outcome.message),

@@ -34,6 +34,18 @@ OUTPUT_NOT_JSON = message(
     shown=Shown.PROMOTION,
 )
 
+HEALTH_CHECK_TOO_LARGE = message(
+    "the health check of step {alias} is {size}, at most {most}",
+    do="A fault of the kind of step: what it leaves for the Stage to check is kept in the Promotion's status, and in "
+    "the Stage's. Tell its author.",
+    shown=Shown.PROMOTION,
+)
+UNREADABLE = message(
+    "an object that raises {error} when it is read",
+    do="Part of *is no JSON*: a fault of the kind of step. Tell its author.",
+    shown=Shown.PROMOTION,
+)
+
 MOST_OUTPUT: Final = 512 * 1024
 """Bytes that the output of one step may take in the Promotion."""
 
@@ -66,11 +78,32 @@ def checked_output(alias: str, output: Mapping[str, Any]) -> Output:
     A name with null is left out, as an API server would when it is written.
     """
     walk = _Walk(alias)
-    values = walk.mapping(output, "output", "", 0)
+    try:
+        values = walk.mapping(output, "output", "", 0)
+    except OutputError:
+        raise
+    except Exception as error:
+        # A mapping of the step's own may do anything when it is read.
+        what = UNREADABLE(error=type(error).__name__)
+        raise OutputError(OUTPUT_NOT_JSON(alias=alias, path="output", what=what)) from error
     made = Output(values, walk.texts)
     size = len(encode(values)) + (len(encode(walk.texts)) if walk.texts else 0)
     if size > MOST_OUTPUT:
         raise OutputError(OUTPUT_TOO_LARGE(alias=alias, size=in_bytes(size), most=in_bytes(MOST_OUTPUT)))
+    return made
+
+
+def checked_health_check(alias: str, config: Any) -> Any:
+    """The *config* of a health check that the step *alias* leaves, as plain JSON; raises OutputError."""
+    try:
+        made = _Walk(alias, keeps_null=True).plain(config, "healthCheck.config", "", 0)
+    except OutputError:
+        raise
+    except Exception as error:
+        what = UNREADABLE(error=type(error).__name__)
+        raise OutputError(OUTPUT_NOT_JSON(alias=alias, path="healthCheck.config", what=what)) from error
+    if (size := len(encode(made))) > MOST_OUTPUT:
+        raise OutputError(HEALTH_CHECK_TOO_LARGE(alias=alias, size=in_bytes(size), most=in_bytes(MOST_OUTPUT)))
     return made
 
 
@@ -97,9 +130,10 @@ def _short(number: float) -> str:
 class _Walk:
     """Makes plain JSON of an output; bounded, since what a step puts out may refer to itself."""
 
-    def __init__(self, alias: str) -> None:
+    def __init__(self, alias: str, *, keeps_null: bool = False) -> None:
         self.texts: dict[str, str] = {}
         self._alias = alias
+        self._keeps_null = keeps_null
         self._values = 0
         self._characters = 0
 
@@ -108,18 +142,18 @@ class _Walk:
         for name, item in value.items():
             if not isinstance(name, str):
                 raise self._fault(path, f"an object with the name {name!r:.80}")
-            if item is not None:
+            if item is not None or self._keeps_null:
                 text = self._text(name, path)
-                made[text] = self._plain(item, f"{path}.{text[:80]}", f"{pointer}/{_escaped(text)}", depth + 1)
+                made[text] = self.plain(item, f"{path}.{text[:80]}", f"{pointer}/{_escaped(text)}", depth + 1)
         return made
 
-    def _plain(self, value: Any, path: str, pointer: str, depth: int) -> Any:
+    def plain(self, value: Any, path: str, pointer: str, depth: int) -> Any:
         self._values += 1
         if depth > _DEEPEST or self._values > _MOST_VALUES:
             raise self._fault("output", f"nested more than {_DEEPEST} deep, or more than {_MOST_VALUES} values")
         if isinstance(value, Guess):
             self.texts[pointer] = self._text(value.text, path)
-            return self._plain(value.value, path, pointer, depth + 1)
+            return self.plain(value.value, path, pointer, depth + 1)
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -129,7 +163,7 @@ class _Walk:
         if isinstance(value, Mapping):
             return self.mapping(value, path, pointer, depth)
         if isinstance(value, list | tuple):
-            return [self._plain(v, f"{path}[{i}]", f"{pointer}/{i}", depth + 1) for i, v in enumerate(value)]
+            return [self.plain(v, f"{path}[{i}]", f"{pointer}/{i}", depth + 1) for i, v in enumerate(value)]
         raise self._fault(path, f"of type {type(value).__name__:.80}")
 
     def _number(self, value: float, path: str) -> float:
@@ -199,12 +233,10 @@ def with_output(
     if propagates and task:
         before = state.get(task)
         state[task] = {**(before if isinstance(before, dict) else {}), **output}
-        replaced = {_escaped(name) for name in output}
         kept = texts.get(task)
-        left = (
-            {p: t for p, t in kept.items() if f"/{p.split('/')[1]}" not in replaced} if isinstance(kept, dict) else {}
-        )
-        texts[task] = {**left, **own}
+        left = kept if isinstance(kept, dict) else {}
+        # Those of names that are put out anew are not their texts any more.
+        texts[task] = {**{p: t for p, t in left.items() if not output.keys() & _path(p)[:1]}, **own}
     texts = {name: its for name, its in texts.items() if its}
     state.pop(TEXTS_KEY, None)
     return status.replace(state={**state, TEXTS_KEY: texts} if texts else state)

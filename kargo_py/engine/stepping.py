@@ -136,7 +136,7 @@ def _unmessaged(status: PromotionStatus) -> PromotionStatus:
 def _go_on(promotion: Promotion, index: int, now: datetime) -> Promotion:
     """Enter the step at *index*, or the next one that is not skipped since one before it has failed; or end."""
     steps, status = promotion.spec.steps or (), promotion.status
-    failed = _failed(status)
+    failed = has_failed(status)
     while index < len(steps) and failed and not steps[index].if_:
         skipped = CurrentStep(index, steps[index].alias(index), steps[index])
         status = _with_metadata(status, _metadata(skipped, status=StepStatus.SKIPPED))
@@ -302,7 +302,7 @@ def _cut_for(status: PromotionStatus, message: str) -> str:
     return bounded(message, max(min(MOST_SAID, (_ALL_SAID - said) // 4), _LEAST_SAID))
 
 
-def _failed(status: PromotionStatus) -> bool:
+def has_failed(status: PromotionStatus) -> bool:
     """True if a step that counts has failed; the default condition of every later step."""
     return any(
         m.status in {StepStatus.FAILED, StepStatus.ERRORED} and not m.continue_on_error

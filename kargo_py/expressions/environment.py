@@ -87,7 +87,10 @@ def evaluate_variables(
     for variable in variables:
         here = dataclasses.replace(scope, environment={**scope.environment, "vars": made})
         try:
-            made = {**made, variable.name: render(variable.value, here).variable()}
+            rendered = render(variable.value, here)
         except ExpressionError as error:
             raise VariableError(variable.name, error) from error
+        if rendered.secret and scope.taint is not None:
+            scope.taint(variable.name)
+        made = {**made, variable.name: rendered.variable()}
     return made

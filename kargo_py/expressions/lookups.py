@@ -7,8 +7,9 @@ Evaluation itself reads nothing. A function that needs an object asks :class:`Lo
 from __future__ import annotations
 
 import base64
+import re
 from bisect import insort
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -19,6 +20,8 @@ from kargo_py.expressions.writing import quoted
 MASK: Final = "***"
 _SHORTEST_PART: Final = 4
 """A shorter secret is masked where it is all of a text; within others it would hide too much."""
+_CUT: Final = 64
+"""Messages quote the first 80 characters of a value, or more: so much of the beginning or end of one is masked."""
 _SHORTEST_DERIVED: Final = 8
 """A result that is shorter, as yes or prod, says nothing of the secret it was made of."""
 _MOST: Final = 100
@@ -69,6 +72,7 @@ class Secrets:
         self._texts: set[str] = set()
         self._lengths: dict[str, list[int]] = {}
         """By how texts begin, how long those are, the longest first: there may be thousands, and as many to look in."""
+        self._long: list[str] = []
 
     def add(self, text: str) -> None:
         """Keep *text* secret, also as base64 and as JSON has it."""
@@ -76,11 +80,16 @@ class Secrets:
             self._add(text)
             self._add(base64.b64encode(text.encode("utf-8", "replace")).decode())
             self._add(quoted(text)[1:-1])
-            # A trailing newline is easily lost on the way
+            # A trailing newline is easily lost on the way, and some faults quote as Python does
             self._add(text.strip() or text)
+            self._add(repr(text)[1:-1])
 
     def _add(self, text: str) -> None:
+        if text in self._texts:
+            return
         self._texts.add(text)
+        if len(text) > _CUT:
+            self._long.append(text)
         if len(text) >= _SHORTEST_PART:
             lengths = self._lengths.setdefault(text[:_SHORTEST_PART], [])
             if len(text) not in lengths:
@@ -88,21 +97,27 @@ class Secrets:
 
     def mask(self, value: Any) -> Any:
         """*value* with secrets replaced in all its texts, names included."""
+        if not self._texts:
+            return value
+        # There may be many secrets, and many texts: most often of none of the ones a part is in any of the others
+        everything = value if isinstance(value, str) else "\n".join(_texts(value)) if self._long else ""
+        cut = [secret for secret in self._long if secret[:_CUT] in everything or secret[-_CUT:] in everything]
+        return self._replaced(value, cut)
+
+    def _replaced(self, value: Any, cut: Sequence[str]) -> Any:
         if isinstance(value, str):
-            return self._masked(value)
+            return self._masked(value, cut)
         if isinstance(value, dict):
-            return {self.mask(key): self.mask(item) for key, item in value.items()}
+            return {self._replaced(name, cut): self._replaced(item, cut) for name, item in value.items()}
         if isinstance(value, list):
-            return [self.mask(item) for item in value]
+            return [self._replaced(item, cut) for item in value]
         if isinstance(value, int | float) and not isinstance(value, bool) and self._is_secret_number(value):
             return MASK
         return value
 
-    def _masked(self, text: str) -> str:
+    def _masked(self, text: str, cut: Sequence[str]) -> str:
         if text in self._texts:
             return MASK
-        if not self._lengths:
-            return text
         shown, end = list[str](), 0
         for at in range(len(text) - _SHORTEST_PART + 1):
             lengths = self._lengths.get(text[at : at + _SHORTEST_PART])
@@ -113,7 +128,11 @@ class Secrets:
             elif length:
                 shown += [text[end:at], MASK]
                 end = at + length
-        return "".join([*shown, text[end:]]) if shown else text
+        if shown:
+            text = "".join([*shown, text[end:]])
+        for secret in cut:
+            text = _without_part(text, secret)
+        return text
 
     def _longest(self, text: str, at: int, end: int, lengths: Sequence[int]) -> int:
         """How long the longest secret is that stands in *text* at *at* and goes beyond *end*; 0 if none does."""
@@ -130,6 +149,36 @@ class Secrets:
         return any(len(text) >= _SHORTEST_PART and text in self._texts for text in written)
 
 
+def _without_part(text: str, secret: str) -> str:
+    """*text* without the beginning or the end of a long *secret*, of which it quotes so much."""
+    while (at := text.find(secret[:_CUT])) >= 0:
+        length = _shared(text[at:], secret)
+        text = text[:at] + MASK + text[at + length :]
+    while (at := text.find(secret[-_CUT:])) >= 0:
+        end = at + _CUT
+        length = _shared(text[:end][::-1], secret[::-1])
+        text = text[: end - length] + MASK + text[end:]
+    return text
+
+
+def _shared(one: str, other: str) -> int:
+    """In how many characters the two begin alike."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in *value*, names included."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list):
+            waiting += one
+
+
 class Lookups:
     """What has been read for one step."""
 
@@ -139,6 +188,7 @@ class Lookups:
         self._text = 0
         self.allowance = Allowance()
         self._touched = False
+        self._tainted: set[str] = set()
 
     def put(self, lookup: Lookup, found: Mapping[str, Any] | None) -> None:
         """Remember what was read; None if there is no such object."""
@@ -165,11 +215,21 @@ class Lookups:
         """Whether a Secret has been read."""
         return any(lookup.source in {Source.SECRET, Source.SHARED_SECRET} for lookup in self._known)
 
-    def seen(self, text: str) -> None:
-        """A result; kept secret if a Secret was looked at for it. To be ``Scope.seen``."""
-        if self._touched and len(text) >= _SHORTEST_DERIVED:
+    def seen(self, text: str, source: str = "") -> bool:
+        """A result of *source*; kept secret if a Secret was looked at for it. To be ``Scope.seen``."""
+        secret = (self._touched or self._reads_secret(source)) and len(text) >= _SHORTEST_DERIVED
+        if secret:
             self.secrets.add(text)
         self._touched = False
+        return secret
+
+    def taint(self, name: str) -> None:
+        """The variable *name* was made with a Secret. To be ``Scope.taint``."""
+        self._tainted.add(name)
+
+    def _reads_secret(self, source: str) -> bool:
+        """Whether an expression names such a variable."""
+        return "vars" in source and any(re.search(rf"(?<!\w){re.escape(n)}(?!\w)", source) for n in self._tainted)
 
 
 def _characters(found: Any) -> int:

@@ -97,10 +97,12 @@ class Scope:
     environment: Mapping[str, Value]
     functions: Functions
     now: datetime
-    seen: Callable[[str], None] | None = None
-    """Told of the text of each expression's result, as it is put in."""
+    seen: Callable[[str, str], bool] | None = None
+    """Told of the text of each expression's result, as it is put in, and of its source; says whether it is secret."""
     allowance: Allowance = field(default_factory=Allowance)
     """What all of them together may take."""
+    taint: Callable[[str], None] | None = None
+    """Told of the name of each variable that is secret, or has something secret in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ class Rendered:
     """As Kargo guesses: a number, a bool, nil, a list, a map or a string."""
     text: str | None
     """For a place that takes a string; None is nil."""
+    secret: bool = False
+    """Whether a Secret was looked at for it."""
 
     def variable(self) -> Value:
         """To be kept for later expressions: with its text, if it was guessed."""
@@ -127,7 +131,7 @@ def render(source: str, scope: Scope) -> Rendered:
         # A text without a delimiter is left alone; one with an empty expression is looked at as any other
         return Rendered(text, text) if not _BEGIN.search(source) else _coerced(source, text, alone_nil=False)
     texts: list[str] = []
-    nil = False
+    nil = secret = False
     for part in template.parts:
         if isinstance(part, str):
             texts.append(part)
@@ -136,14 +140,15 @@ def render(source: str, scope: Scope) -> Rendered:
         value = as_text(_evaluated(template, begin, expression, scope))
         nil = value is None
         texts.append(_text(template, begin, value))
-        if scope.seen:
-            scope.seen(texts[-1])
+        if scope.seen and scope.seen(texts[-1], expression.source):
+            secret = True
         if sum(map(len, texts[-2:])) > MAX_TEXT:
             raise TemplateError(f"the result has more than {MAX_TEXT} characters", source, begin, Kind.LIMIT)
     text = "".join(texts)
     if len(text) > MAX_TEXT:
         raise TemplateError(f"the result has {len(text)} characters, at most {MAX_TEXT}", source, 0, Kind.LIMIT)
-    return _coerced(source, text, alone_nil=nil and text.strip() == "null")
+    rendered = _coerced(source, text, alone_nil=nil and text.strip() == "null")
+    return Rendered(rendered.value, rendered.text, secret=True) if secret else rendered
 
 
 def _evaluated(template: Template, begin: int, expression: Expression, scope: Scope) -> Value:

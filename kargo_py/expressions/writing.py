@@ -213,7 +213,7 @@ def _paired(value: Value) -> Value:
 def _number(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"number {text[:40]} is out of range")
+        raise ValueError(f"number {text[:80]} is out of range")
     return number
 
 
