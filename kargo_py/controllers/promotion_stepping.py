@@ -491,7 +491,7 @@ class Stepping:
         match transition.then:
             case Then.RECORD:
                 run.idle = run.idle + 1 if turn.promotion.status == turn.recorded.status else 0
-                if run.idle > _MOST_IDLE:
+                if run.idle > _MOST_IDLE and not timed_out:
                     ended = nonsense(NOTHING_NEW())
                     return await self._after(turn, current, ended, rules, left=left, limit=limit)
                 if isinstance(outcome, Intend) and outcome.warning:

@@ -41,6 +41,8 @@ class ToyConfig(Config):
     """Anything."""
     text: str | None = None
     """A text."""
+    times: int = 1
+    """A number."""
 
 
 class Toy(Step[ToyConfig]):
@@ -150,31 +152,37 @@ RAN = "Succeeded"
         ),
         ([toy(**{"if": "${{ vars.go }}"})], [RAN], "Succeeded", ""),
         (
-            [toy(**{"if": "vars.go"}), toy()],
+            [toy(**{"if": "${{ vars.text }}"}), toy()],
             ["Errored", "Skipped"],
             "Errored",
-            "error running step \"step-1\": if: the result must be true or false, and it is 'vars.go'",
+            "error running step \"step-1\": if: the result must be true or false, and it is 'go on'",
         ),
         (
-            [toy(**{"if": "${{ 1 + }}"}), toy(**{"if": "${{ always() }}"})],
+            [toy(**{"if": "${{ int(vars.text) > 1 }}"}), toy(**{"if": "${{ always() }}"})],
             ["Errored", RAN],
             "Errored",
-            'error running step "step-1": if: unexpected',
+            'error running step "step-1": if: ',
         ),
-        ([toy("none"), toy()], ["Errored", "Skipped"], "Errored", 'the kind of step "none" is not registered'),
+        (
+            [toy("none", **{"if": "${{ vars.go }}"}), toy()],
+            ["Errored", "Skipped"],
+            "Errored",
+            'the kind of step "none" is not registered',
+        ),
         ([toy("none", **{"if": "${{ false }}"}), toy()], ["Skipped", RAN], "Succeeded", ""),
         ([toy("none", continueOnError=True), toy()], ["Errored", RAN], "Succeeded", ""),
         (
-            [toy(config={"say": "${{ outputs.x.y }}"})],
-            ["Errored"],
+            [toy(**{"as": "x"}), toy(config={"say": "${{ outputs.x.y.z }}"})],
+            [RAN, "Errored"],
             "Errored",
-            'error running step "step-1": config: say: cannot fetch y from <nil>',
+            'error running step "step-2": config: say: cannot fetch y from <nil>',
         ),
-        ([toy(config={"sya": 1})], ["Failed"], "Failed", "invalid configuration"),
+        ([toy(config={"times": "${{ vars.text }}"})], ["Failed"], "Failed", "invalid configuration: config.times: "),
     ],
 )
 async def test_which_steps_run(steps: list[dict[str, Any]], statuses: list[str], phase: str, message: str) -> None:
-    play = await played(*steps, toy=Toy(), bad=Toy(FAILS), vars=[{"name": "go", "value": "${{ 1 < 2 }}"}])
+    variables = [{"name": "go", "value": "${{ 1 < 2 }}"}, {"name": "text", "value": "go on"}]
+    play = await played(*steps, toy=Toy(), bad=Toy(FAILS), vars=variables)
 
     assert [status for _, status in play.steps()] == statuses
     assert play.world.phase() == phase

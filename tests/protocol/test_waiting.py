@@ -499,7 +499,7 @@ async def test_invalid(config: JsonObject, words: str) -> None:
     """A wrong configuration is named by its field."""
     async with universe() as (world, _), world.process():
         await world.run({"uses": "argocd-wait", "config": config})
-        assert await world.ended(seconds=5) == "Failed"
+        assert await world.ended(seconds=5) == "Errored"
 
     assert words in world.message()
 
