@@ -223,6 +223,7 @@ async def test_own_step(kube_api: KubeApi) -> None:
     sync = {"uses": "argocd-update", "as": "sync", "config": {"apps": [{"name": "shop-dev"}]}}
     async with kube_api.served() as kubeconfig:
         await kube_api.apply(PIPELINE)
+        await kube_api.annotate("Stage", "dev", {"kargo-py.io/custom-steps": "allow"})
         async with running(EXAMPLES / "own-step/approval.py", environment={"KUBECONFIG": str(kubeconfig)}) as program:
             one = await kube_api.promote("dev", "shop-1.1", steps=[approval, sync])
             await one.until(lambda it: "waiting for data.approved of ConfigMap shop/release" in it.message)
@@ -236,11 +237,11 @@ async def test_own_step(kube_api: KubeApi) -> None:
             await other.abort()
             assert await other.ended() == "Aborted"
             wrong = await kube_api.promote("dev", "shop-1.1", steps=[{**approval, "config": {}}, sync])
-            assert await wrong.ended() == "Failed"
+            assert await wrong.ended() == "Errored"
             code = await program.stopped()
 
     assert [operation["kind"] for operation in one.operations] == ["approval", "argocd"]
-    assert "config.configMap is not the name of a ConfigMap" in wrong.message
+    assert "spec.steps[0].config.configMap: must be given" in wrong.message
     assert code == 0
     assert "Traceback" not in program.said
 

@@ -198,8 +198,8 @@ PLANTED: Sequence[Planted] = [
         "takes Terminating for the end", NOT_STOPPED, _decide(_takes_a_request_to_end_for_the_end), drawn(2, 22, 24)
     ),
     Planted("concludes superseded at once", DOUBLE_START, _decide(_supersedes_at_once), drawn(59, 0, 1)),
-    Planted("removes the operation to end it", ORPHAN, _removes_the_operation_to_end_it, drawn(6, 5, 7)),
-    Planted("starts without a guard", TRESPASS, _starts_without_a_guard, drawn(11, 1, 2, 12)),
+    Planted("removes the operation to end it", ORPHAN, _removes_the_operation_to_end_it, drawn(10, 5, 6)),
+    Planted("starts without a guard", TRESPASS, _starts_without_a_guard, drawn(25, 0, 1, 5, 6)),
     Planted("ends without a guard", ORPHAN, _ends_without_a_guard, drawn(12, 20, 23, 27)),
     Planted(
         "does not keep an ending that an event showed",

@@ -167,7 +167,8 @@ class Simulation:
         task.add_done_callback(self._ended)
 
     async def _run(self, client: RestClient) -> None:
-        options = Options(abort_patience=PATIENCE)
+        # No step of a plan needs a working directory, and what else is on this machine must not change a history.
+        options = Options(abort_patience=PATIENCE, work_dir="/proc/none")
         while True:
             try:
                 async with client:

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, NoReturn, TypeVar, TypeVarTuple
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -194,9 +194,28 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Make ready what a process was kept from."""
         self._due.extend(handles)
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
-        """Refuse: what threads do cannot be replayed."""
-        raise RuntimeError(f"{func!r} shall run in a thread, which simulated time does not have")
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Let *func* run in one go, when its turn comes, and its caller hear of it later, as of a thread.
+
+        *func* belongs to the process that asks for it. It must not wait for what happens on the loop, since there is
+        only one thread; and a run can be replayed only if what *func* finds, on disk say, is the same each time.
+        """
+        future: asyncio.Future[T] = self.create_future()
+        self.call_soon(self._run_aside, future, func, args)
+        return future
+
+    def _run_aside(self, future: asyncio.Future[T], func: Callable[..., T], args: Sequence[Any]) -> None:
+        if future.cancelled():
+            return
+        asyncio._set_running_loop(None)  # noqa: SLF001 - for makers of loops; to *func* it is a thread like any
+        try:
+            result = func(*args)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is for the caller
+            self.call_soon(_settle, future, error, None)
+        else:
+            self.call_soon(_settle, future, None, result)
+        finally:
+            asyncio._set_running_loop(self)  # noqa: SLF001 - as above
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         """Let the run end with it: an error that nobody awaits is a fault of the program."""
@@ -285,6 +304,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             raise LivelockError(f"there are always new tasks; {self._who_waits()}")
         self.run_until_complete(self.shutdown_asyncgens())
         return names
+
+
+def _settle(future: asyncio.Future[T], error: Exception | None, result: Any) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 def _place(task: asyncio.Task[Any]) -> str:

@@ -247,14 +247,59 @@ def test_generators_are_closed() -> None:
     assert ended == [True]
 
 
-def test_threads_are_refused() -> None:
-    """They cannot be replayed."""
+def test_what_runs_in_a_thread() -> None:
+    """It runs while others go on, off the loop, and its caller gets what it returns or raises."""
+    order: list[str] = []
+
+    def work(name: str) -> str:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        order.append(name)
+        return name.upper()
 
     async def main() -> None:
-        await asyncio.to_thread(print)
+        task = asyncio.create_task(asyncio.to_thread(work, "aside"))
+        await asyncio.sleep(0)
+        order.append("goes on")
+        assert await task == "ASIDE"
+        assert asyncio.get_running_loop().time() == 0
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(lambda: 1 // 0)
+        assert asyncio.get_running_loop() is running_loop()
 
-    with pytest.raises(RuntimeError, match="shall run in a thread"):
-        simulate(main)
+    simulate(main)
+    assert order == ["goes on", "aside"]
+
+
+def test_a_thread_that_nobody_waits_for() -> None:
+    """Cancelled before its turn it does not run; after that it has run, and its result is nobody's."""
+    ran: list[str] = []
+
+    async def main() -> None:
+        early = running_loop().run_in_executor(None, ran.append, "early")
+        early.cancel()
+        late = running_loop().run_in_executor(None, ran.append, "late")
+        running_loop().call_soon(late.cancel)
+        await asyncio.sleep(1)
+        assert late.cancelled()
+
+    simulate(main)
+    assert ran == ["late"]
+
+
+def test_a_thread_of_a_killed_process() -> None:
+    """What it had not done is never done, as by a process that is gone."""
+    ran: list[str] = []
+
+    async def main() -> None:
+        process = running_loop().process("ours")
+        process.spawn(asyncio.to_thread(ran.append, "killed"))
+        await asyncio.sleep(0)
+        process.kill()
+        await asyncio.sleep(1)
+        assert not ran
+
+    simulate(main)
 
 
 def test_errors_that_nobody_awaits_come_out() -> None:
