@@ -165,6 +165,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "not judged": "a name: STATE on the page",
     },
     "kargo_py.cli.limits": {" or ": "joins words"},
+    "kargo_py.controllers.promotion_writing": {"request is too large": "what etcd says"},
     "kargo_py.engine.blocking": {"kargo-py watchdog": "the name of a thread"},
     "kargo_py.engine.execution": {"step {} of {}/{}": "the name of a task", "{}:{} in {}": "where, for the log"},
     "kargo_py.engine.guarding": {
