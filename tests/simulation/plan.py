@@ -262,16 +262,22 @@ BAD_CONFIGS: Sequence[Any] = (
 _REQUESTS = {
     "patch applications": 6,
     "patch promotions/status": 6,
+    "patch promotions": 3,
     "patch stages/status": 4,
     "patch freights/status": 3,
     "get applications": 3,
     "get promotions": 2,
+    "get stages": 2,
+    "get freights": 2,
+    "list promotiontasks": 2,
+    "list clusterpromotiontasks": 2,
     "create events": 3,
     "list applications": 2,
     "list promotions": 2,
     "watch applications": 2,
     "watch promotions": 2,
     "watch stages": 2,
+    "watch promotiontasks": 2,
 }
 """What may go wrong, and up to which of its number."""
 

@@ -29,7 +29,7 @@ from kargo_py.controllers.promotion import PromotionReconciler
 from kargo_py.deployers import argocd as deployer
 from kargo_py.kube.client import PatchType
 from kargo_py.kube.queue import WorkQueue
-from kargo_py.local.apiserver.faults import Delay, Refuse
+from kargo_py.local.apiserver.faults import Delay, FreezeWatch, Refuse
 from kargo_py.steps.base import StepContext
 from tests.explorer.laws import (
     DOUBLE_START,
@@ -200,7 +200,12 @@ PLANTED: Sequence[Planted] = [
     Planted("concludes superseded at once", DOUBLE_START, _decide(_supersedes_at_once), drawn(59, 0, 1)),
     Planted("removes the operation to end it", ORPHAN, _removes_the_operation_to_end_it, drawn(10, 5, 6)),
     Planted("starts without a guard", TRESPASS, _starts_without_a_guard, drawn(25, 0, 1, 5, 6)),
-    Planted("ends without a guard", ORPHAN, _ends_without_a_guard, drawn(12, 20, 23, 27)),
+    Planted(
+        "ends without a guard",
+        ORPHAN,
+        _ends_without_a_guard,
+        _story(_promote(2), Act(2.05, "abort", "p1"), Mishap("watch applications", 1, FreezeWatch(5))),
+    ),
     Planted(
         "does not keep an ending that an event showed",
         FALSE_RECORD,
