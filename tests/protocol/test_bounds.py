@@ -178,7 +178,7 @@ async def test_selectors_that_are_too_long_to_wait_for() -> None:
             "selector": {"matchExpressions": [{"key": f"key-{number}", "operator": "In", "values": VALUES}]},
             "waitForCreation": "5m",
         }
-        for number in range(3)
+        for number in range(2)
     ]
     async with universe() as (world, _), world.process():
         await world.promote(apps=entries)
