@@ -16,6 +16,7 @@ from kargo_py.controllers import (
     stage_history,
     stage_queue,
     stage_size,
+    stage_template,
     stage_verification,
 )
 from kargo_py.messages import Message
@@ -33,7 +34,7 @@ def table(title: str) -> list[list[str]]:
 def test_reasons() -> None:
     """Each reason that a condition can have stands in the table, and no other."""
     told = {reason for row in table("Conditions") for reason in re.findall(r"`(\w+)`", row[2])}
-    modules = (control_flow, stage_conditions, stage_health, stage_verification)
+    modules = (control_flow, stage_conditions, stage_health, stage_template, stage_verification)
     words = {
         each.template
         for module in modules
