@@ -371,9 +371,9 @@ def test_long_lists(crds: ApiServer, namespace: str, many: str) -> None:
 
 
 def test_each_rule_has_a_case() -> None:
-    """No rule is without an example above or below."""
+    """No rule is without an example above or below; what only Kargo's definitions have is compared with those."""
     told = {case.says for case in CASES} | {rules.PROMOTION_ADMITTED(), rules.FREIGHT_CHANGED()}
-    assert {rule.says for kind in KINDS for rule in kind.rules} - told == set()
+    assert {rule.says for kind in KINDS for rule in kind.rules if rule.ours} - told == set()
 
 
 # --- Objects as they change -----------------------------------------------------------------------------------------
