@@ -21,6 +21,7 @@ from kargo_py.controllers.events import STAGE_NOT_FOUND, no_stage_event
 from kargo_py.controllers.freight_choice import freight_of
 from kargo_py.controllers.promotion_aborting import Aborting
 from kargo_py.controllers.promotion_admission import Admission, Admitted, Held, Refused
+from kargo_py.controllers.promotion_filling import work_dir_use
 from kargo_py.controllers.promotion_runs import Run, Runs, Turn
 from kargo_py.controllers.promotion_size import embedded
 from kargo_py.controllers.promotion_stepping import Stepping
@@ -279,8 +280,10 @@ class PromotionReconciler:
         await self._drop(self._runs.pop_other(promotion))
         run = self._runs.of(promotion)
         if run.uses_work_dir is None:
-            kinds = [self._world.steps.get(step.uses or "") for step in promotion.spec.steps or ()]
-            run.uses_work_dir = any(k is not None and k.work_dir_use is not WorkDirUse.NONE for k in kinds)
+            kinds = [(self._world.steps.get(step.uses or ""), step) for step in promotion.spec.steps or ()]
+            run.uses_work_dir = any(
+                kind is not None and work_dir_use(kind, step) is not WorkDirUse.NONE for kind, step in kinds
+            )
         return Turn.of(raw, promotion, run)
 
     async def _left(self, turn: Turn, result: Result | None) -> Result | None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kargo_py.api.promotion import StepStatus
+from kargo_py.api.promotion import PromotionStep, StepStatus
 from kargo_py.controllers.lookups import LookupRefused
 from kargo_py.controllers.promotion_runs import Turn
 from kargo_py.controllers.world import World
@@ -77,7 +77,7 @@ class Filling:
         steps = turn.promotion.spec.steps or ()
         for index, metadata in enumerate(turn.promotion.status.step_execution_metadata[: current.index]):
             kind = self._world.steps.get(steps[index].uses or "")
-            fills = kind is not None and kind.work_dir_use is WorkDirUse.FILLS
+            fills = kind is not None and work_dir_use(kind, steps[index]) is WorkDirUse.FILLS
             if (
                 kind is None
                 or not fills
@@ -130,3 +130,11 @@ def outcome_of_answer(answer: Answer) -> StepOutcome:
     if isinstance(answer, Raised):
         return outcome_of(answer.error)
     return outcome_of(TimeoutError()) if isinstance(answer, TimedOut) else answer
+
+
+def work_dir_use(kind: Step[Any], step: PromotionStep) -> WorkDirUse:
+    """What *step*, which is of that kind, has to do with the working directory."""
+    try:
+        return kind.work_dir_use_of(step.config)
+    except Exception:  # noqa: BLE001 - a fault of the kind of step: it gets the directory that its class asks for
+        return kind.work_dir_use

@@ -21,7 +21,7 @@ from kargo_py.api.names import ANNOTATION_CREATE_ACTOR, Actor
 from kargo_py.api.promotion import Promotion, PromotionPhase, StepStatus
 from kargo_py.controllers.events import step_warning_event
 from kargo_py.controllers.lookups import LookupReader, LookupRefused
-from kargo_py.controllers.promotion_filling import Filling, outcome_of_answer
+from kargo_py.controllers.promotion_filling import Filling, outcome_of_answer, work_dir_use
 from kargo_py.controllers.promotion_runs import Owed, StepRun, Turn
 from kargo_py.controllers.promotion_waiting import gather_time, is_urgent, status_of_wait
 from kargo_py.controllers.promotion_writing import Writer
@@ -292,7 +292,7 @@ class Stepping:
         if (pause := run.again_at - _loop_time()) > 0 and (left is None or left > 0) and not is_fresh:
             return _again(pause, left), False
         faulty, work_dir = await self._prepare(turn, current, kind), None
-        if faulty is None and kind.work_dir_use is not WorkDirUse.NONE:
+        if faulty is None and work_dir_use(kind, current.step) is not WorkDirUse.NONE:
             found = await self._filling.work_dir(turn, current)
             if found is None:
                 return await self._under_way(turn, current, limit), False

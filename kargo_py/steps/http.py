@@ -82,8 +82,7 @@ class Http(Step[HttpConfig]):
         self._make_exchange = make_exchange
         self._exchange: Exchange | None = None
 
-    @classmethod
-    def work_dir_use_of(cls, config: Any) -> WorkDirUse:
+    def work_dir_use_of(self, config: Any) -> WorkDirUse:
         """It reads the directory only with ``bodyFromFile``."""
         reads = isinstance(config, dict) and config.get("bodyFromFile")
         return WorkDirUse.READS if reads else WorkDirUse.NONE

@@ -115,11 +115,10 @@ class Step(Generic[C]):
         del config
         return Effect.NONE
 
-    @classmethod
-    def work_dir_use_of(cls, config: Any) -> WorkDirUse:
+    def work_dir_use_of(self, config: Any) -> WorkDirUse:
         """What a step with this *config*, as it is written, has to do with the working directory."""
         del config
-        return cls.work_dir_use
+        return self.work_dir_use
 
     async def run(self, context: StepContext) -> StepOutcome:
         """Go on with the step as far as possible now, with the configuration checked first."""

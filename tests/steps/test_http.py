@@ -223,9 +223,10 @@ def home(tmp_path: Path) -> Path:
 class TestBodyFromFile:
     def test_use_of_the_directory(self) -> None:
         """Only where there is such a field."""
-        assert Http.work_dir_use_of({"url": URL, "bodyFromFile": "${{ vars.file }}"}) is WorkDirUse.READS
-        assert Http.work_dir_use_of({"url": URL}) is WorkDirUse.NONE
-        assert Http.work_dir_use_of(None) is WorkDirUse.NONE
+        http = Http(lambda: Exchange(AddressRules()))
+        assert http.work_dir_use_of({"url": URL, "bodyFromFile": "${{ vars.file }}"}) is WorkDirUse.READS
+        assert http.work_dir_use_of({"url": URL}) is WorkDirUse.NONE
+        assert http.work_dir_use_of(None) is WorkDirUse.NONE
 
     @pytest.mark.parametrize("path", ["out/body", "./out/../out/body", "link"])
     async def test_sent(self, home: Path, path: str) -> None:
