@@ -126,7 +126,7 @@ async def writes(*steps: dict[str, Any]) -> dict[str, int]:
         world = Universe()
         async with world.core, world.argocd(Version.V3_6):
             await world.prepare()
-            async with world.process(steps={"pause": Pause()}) as process:
+            async with world.process(further={"pause": Pause()}) as process:
                 await world.run(*steps, name="p1")
                 assert await world.ended("p1") == "Succeeded"
                 await asyncio.sleep(SETTLED)
