@@ -345,6 +345,18 @@ def test_rule(crds: ApiServer, namespace: str, case: Rule) -> None:
     assert case.says in str(caught.value)
 
 
+@pytest.mark.both_definitions
+def test_a_promotion_that_names_a_task(crds: ApiServer, namespace: str) -> None:
+    """We write its steps out; with Kargo's definitions a webhook has to have done that before it is stored."""
+    named = promotion(steps=[TASK])
+    if not crds.strict:
+        create(crds, namespace, named, "?dryRun=All")
+        return
+    with pytest.raises(RequestFailed) as caught:
+        create(crds, namespace, named, "?dryRun=All")
+    assert rules.STEP_OF_A_PROMOTION() in str(caught.value)
+
+
 def _long(number: int) -> str:
     return f"{number:04}-of-many-and-with-a-name-of-forty-chars"
 
@@ -371,9 +383,10 @@ def test_long_lists(crds: ApiServer, namespace: str, many: str) -> None:
 
 
 def test_each_rule_has_a_case() -> None:
-    """No rule is without an example above or below; what only Kargo's definitions have is compared with those."""
-    told = {case.says for case in CASES} | {rules.PROMOTION_ADMITTED(), rules.FREIGHT_CHANGED()}
-    assert {rule.says for kind in KINDS for rule in kind.rules if rule.ours} - told == set()
+    """No rule is without an example above or below."""
+    elsewhere = {rules.PROMOTION_ADMITTED(), rules.FREIGHT_CHANGED(), rules.STEP_OF_A_PROMOTION()}
+    told = {case.says for case in CASES} | elsewhere
+    assert {rule.says for kind in KINDS for rule in kind.rules} - told == set()
 
 
 # --- Objects as they change -----------------------------------------------------------------------------------------

@@ -136,11 +136,11 @@ def test_what_cannot_be_removed(root: Path, logged: list[Any]) -> None:
     assert UID in logged[0]["path"]
 
 
-def test_root_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each control plane has its own, and each user."""
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/tmp")
     assert root_of("me") == Path(f"/tmp/kargo-py-{os.geteuid()}-me")
-    assert root_of("me", "/work") == Path("/work/me")
+    assert root_of("me", str(tmp_path)) == tmp_path / "me"
 
 
 def test_no_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> None:

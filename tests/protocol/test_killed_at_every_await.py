@@ -279,13 +279,15 @@ def test_nobody_dies(whole: Proof) -> None:
 @pytest.mark.parametrize("keeps_disk", [True, False], ids=["disk kept", "disk lost"])
 def test_killed_at_every_await(whole: Proof, keeps_disk: bool, tmp_path: Path) -> None:
     """The same record, and no effect twice; what is asked for twice is recognised."""
-    begin = 1 if keeps_disk else 1 + EVERY // 2
-    for fatal in range(begin, whole.awaits + 1, EVERY):
+    fatal, lived = 1 if keeps_disk else 1 + EVERY // 2, False
+    while not lived:
         killed = run(tmp_path / str(fatal), fatal, keeps_disk=keeps_disk)
-        # It does its last looks at the disk in threads, which end when they end.
-        assert killed.awaits >= min(fatal, whole.awaits - 3)
+        # How many awaits a life has differs by one or two: it looks at the disk in threads. So up to one that lives on.
+        lived = killed.awaits < fatal
         assert killed.status == whole.status, f"killed at await {fatal}"
         assert killed.outside.done == whole.outside.done
         assert killed.outside.values == whole.outside.values
         assert killed.world.runs() == whole.world.runs()
         assert sum((killed.outside.asked - whole.outside.asked).values()) <= 1
+        fatal += EVERY
+    assert fatal > 150
