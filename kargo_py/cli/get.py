@@ -13,9 +13,9 @@ import yaml
 from kargo_py.api.promotion import PromotionPhase, phase_of
 from kargo_py.api.types import JsonObject
 from kargo_py.cli.following import News, following
+from kargo_py.cli.forms import form_of
 from kargo_py.cli.main import USAGE_ERROR, fail
 from kargo_py.cli.objects import NO_SUCH_OBJECT, Session, Where, connected, read, read_all, run
-from kargo_py.cli.options import OUTPUT_NOT_KNOWN
 from kargo_py.cli.rows import (
     DELETED,
     PROMOTION_COLUMNS,
@@ -91,9 +91,7 @@ class Request:
 
 def check(request: Request) -> Request:
     """*request* with its words in their proper case; what makes no sense ends it all."""
-    form = request.form.lower()
-    if form not in FORMS:
-        fail(OUTPUT_NOT_KNOWN(form=request.form, known=", ".join(FORMS)), code=USAGE_ERROR)
+    form = form_of(request.form, FORMS)
     phases = {phase.lower(): phase.value for phase in PromotionPhase}
     for phase in request.phases:
         if phase.lower() not in phases:

@@ -15,7 +15,6 @@ import yaml
 
 from kargo_py.api.types import Duration, JsonObject
 from kargo_py.cli.main import USAGE_ERROR, fail
-from kargo_py.cli.options import OUTPUT_NOT_KNOWN
 from kargo_py.messages import Shown, message
 from kargo_py.steps.registry import Found, Kind
 from kargo_py.steps.schema import documented, in_words, innermost
@@ -53,13 +52,6 @@ _WIDTH: Final = 100
 _GAP: Final = "   "
 _SUMMARY: Final = 80
 _MOST_NAMES: Final = 12
-
-
-def form_of(form: str, known: Sequence[str]) -> str:
-    """*form* in its proper case; one that is none of *known* ends it all."""
-    if form.lower() not in known:
-        fail(OUTPUT_NOT_KNOWN(form=form, known=", ".join(known)), code=USAGE_ERROR)
-    return form.lower()
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------

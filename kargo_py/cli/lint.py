@@ -11,8 +11,8 @@ import typer
 
 from kargo_py.cli.crds import SOURCES_MISSING
 from kargo_py.cli.findings import text
+from kargo_py.cli.forms import form_of
 from kargo_py.cli.main import CANNOT_RUN, USAGE_ERROR, fail
-from kargo_py.cli.options import OUTPUT_NOT_KNOWN
 from kargo_py.messages import Shown, message
 from kargo_py.offline.files import load
 from kargo_py.offline.findings import Finding, Level, Place
@@ -57,12 +57,11 @@ class Options:
 
 def check(form: str, fail_on: str, *, strict: bool) -> Options:
     """The options in their proper case; what makes no sense ends it all."""
-    if form.lower() not in FORMS:
-        fail(OUTPUT_NOT_KNOWN(form=form, known=", ".join(FORMS)), code=USAGE_ERROR)
+    form = form_of(form, FORMS)
     levels = {level.word: level for level in (Level.ERROR, Level.WARNING)}
     if fail_on.lower() not in levels:
         fail(FAIL_ON_UNKNOWN(level=fail_on), code=USAGE_ERROR)
-    return Options(form.lower(), strict, levels[fail_on.lower()])
+    return Options(form, strict, levels[fail_on.lower()])
 
 
 def run(names: Sequence[str], options: Options, out: Print, tell: Print) -> None:

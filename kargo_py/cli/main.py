@@ -428,11 +428,11 @@ def render(
     context: Context = None,
 ) -> None:
     """Show what each step of a Promotion would be called with, without running anything; secrets are masked."""
-    from kargo_py.cli import objects, render as command
+    from kargo_py.cli import forms, objects, render as command
 
     objects.check_namespace(namespace)
     options = command.Options(
-        form=command.check_form(output),
+        form=forms.form_of(output, command.FORMS),
         outputs=command.read_outputs(step_output or ()),
         live=live,
         where=objects.Where(kubeconfig, context, namespace),
@@ -450,9 +450,10 @@ def list_steps(
 ) -> None:
     """Show the kinds of steps there are: the built-in ones, and those of installed packages."""
     from kargo_py.cli import kinds
+    from kargo_py.cli.forms import form_of
     from kargo_py.steps.registry import find_kinds
 
-    form = kinds.form_of(output, kinds.LIST_FORMS)
+    form = form_of(output, kinds.LIST_FORMS)
     found = find_kinds()
     typer.echo(kinds.listing(found, form))
     for each in found.unusable:
@@ -471,9 +472,10 @@ def explain(
 ) -> None:
     """Say what a kind of step does, and what its configuration may be."""
     from kargo_py.cli import kinds
+    from kargo_py.cli.forms import form_of
     from kargo_py.steps.registry import find_kinds
 
-    form = kinds.form_of(output, kinds.TEXT_FORMS)
+    form = form_of(output, kinds.TEXT_FORMS)
     typer.echo(kinds.explanation(step, find_kinds(), form, recursive=recursive))
 
 

@@ -17,7 +17,6 @@ from kargo_py.api.types import JsonObject
 from kargo_py.cli.findings import text
 from kargo_py.cli.main import CANNOT_RUN, INTERRUPTED, USAGE_ERROR, fail
 from kargo_py.cli.objects import Where, connected, reason
-from kargo_py.cli.options import OUTPUT_NOT_KNOWN
 from kargo_py.controllers.lookups import LookupReader
 from kargo_py.controllers.world import PROMOTIONS
 from kargo_py.engine.problems import Place
@@ -73,13 +72,6 @@ class Options:
     where: Where = field(default_factory=Where)
     shared_namespace: str = ""
     ui_base_url: str | None = None
-
-
-def check_form(form: str) -> str:
-    """*form* in its proper case; what is none ends it all."""
-    if form.lower() not in FORMS:
-        fail(OUTPUT_NOT_KNOWN(form=form, known=", ".join(FORMS)), code=USAGE_ERROR)
-    return form.lower()
 
 
 def read_outputs(given: Sequence[str]) -> dict[str, Mapping[str, Any]]:
