@@ -50,6 +50,9 @@ _SETTLE = 1500.0
 _LOOK = 10.0
 _RESTART = 1.0
 
+_CALM = 10.0
+"""Seconds until what the very last act set off is through: a Stage follows what Argo CD finds out within them."""
+
 _REQUESTS_AT_REST = 40
 """Watches that begin again, and looks at what might have been missed."""
 
@@ -278,6 +281,7 @@ class Simulation:
             while self.loop.time() < quiet + _SETTLE and not self._settled():
                 await asyncio.sleep(_LOOK)
                 self._finish_hooks(all_of_them=self.loop.time() > quiet + SWEPT + _LOOK)
+            await asyncio.sleep(_CALM)
             asked = self.networks[-1].requests
             await asyncio.sleep(REST)
             self.over = True
