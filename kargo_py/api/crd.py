@@ -173,7 +173,8 @@ class _Schema:
         for rule in self._kind.rules:
             if rule.kargos if self._strict else rule.ours:
                 rules = _at(out, rule.where).setdefault("x-kubernetes-validations", [])
-                rules.append({"rule": rule.expression, "message": rule.says})
+                at = {"fieldPath": f".{rule.field}"} if rule.field and not self._strict else {}
+                rules.append({"rule": rule.expression, "message": rule.says, **at})
         return out
 
     def _object(self, model: type[BaseModel]) -> JsonObject:

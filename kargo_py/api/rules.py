@@ -18,7 +18,7 @@ class Rule:
     """Something that must be true of the field *where*; ``kargos`` if Kargo's own definition has the rule.
 
     ``ours`` False: only Kargo's has it. *where* is a path like ``spec.steps[]``, with ``[]`` for the items of a list,
-    or "" for the whole object.
+    or "" for the whole object. *field*: which one of its fields is wrong if it is not true.
     """
 
     where: str
@@ -26,6 +26,7 @@ class Rule:
     says: str
     kargos: bool = False
     ours: bool = True
+    field: str = ""
 
 
 def unlike(key: str) -> str:
@@ -97,6 +98,7 @@ def aliases(steps: str) -> tuple[Rule, Rule]:
             f"{steps}[]",
             r"!has(self.__as__) || !self.__as__.matches('^\\s*(step|task)-[0-9]+\\s*$')",
             STEP_ALIAS_RESERVED(),
+            field="as",
         ),
         Rule(steps, unlike(f"{text('a.__as__')}.trim()"), STEP_ALIAS_TWICE()),
     )
@@ -148,10 +150,16 @@ _TEMPLATE_STEPS = "spec.promotionTemplate.spec.steps"
 STAGE = (
     Rule(f"{_TEMPLATE_STEPS}[]", "has(self.uses) != has(self.task)", ONE_OF_USES_AND_TASK(), kargos=True),
     Rule(
-        f"{_TEMPLATE_STEPS}[]", "!has(self.task) || !has(self.continueOnError)", TASK_CONTINUES_ON_ERROR(), kargos=True
+        f"{_TEMPLATE_STEPS}[]",
+        "!has(self.task) || !has(self.continueOnError)",
+        TASK_CONTINUES_ON_ERROR(),
+        kargos=True,
+        field="continueOnError",
     ),
-    Rule(f"{_TEMPLATE_STEPS}[]", "!has(self.task) || !has(self.retry)", TASK_WITH_RETRY(), kargos=True),
-    Rule(f"{_TEMPLATE_STEPS}[]", "!has(self.task) || !has(self.__if__) || self.__if__ == ''", TASK_WITH_IF()),
+    Rule(f"{_TEMPLATE_STEPS}[]", "!has(self.task) || !has(self.retry)", TASK_WITH_RETRY(), kargos=True, field="retry"),
+    Rule(
+        f"{_TEMPLATE_STEPS}[]", "!has(self.task) || !has(self.__if__) || self.__if__ == ''", TASK_WITH_IF(), field="if"
+    ),
     *aliases(_TEMPLATE_STEPS),
     Rule("spec.requestedFreight", unlike("a.origin.kind + '/' + a.origin.name"), ORIGIN_TWICE()),
     Rule(

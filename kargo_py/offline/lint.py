@@ -12,13 +12,14 @@ from pydantic import ValidationError
 from kargo_py.api.meta import GROUP
 from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionTaskReference
 from kargo_py.api.promotion_task import ClusterPromotionTask, PromotionTask, PromotionTaskSpec
+from kargo_py.api.rules import ONE_OF_USES_AND_TASK, STEP_ALIAS_TWICE, STEP_OF_A_TASK
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.controllers.admission import overridden
 from kargo_py.controllers.template import Rulebook, template_variables
-from kargo_py.engine.checks import check_stage, check_task
+from kargo_py.engine.checks import ALIAS_TWICE, check_stage, check_task
 from kargo_py.engine.problems import Problem, TaskName, written
-from kargo_py.engine.tasks import task_name
+from kargo_py.engine.tasks import BOTH_USES_AND_TASK, TASK_WITH_FIELD, task_name
 from kargo_py.expressions.templates import Path
 from kargo_py.messages import Shown, message
 from kargo_py.offline.crossing import Objects, objects, references, twice
@@ -47,6 +48,13 @@ _ANY_NAME: Final = "x"
 _REQUESTS: Final[JsonObject] = {
     "requestedFreight": [{"origin": {"kind": "Warehouse", "name": _ANY_NAME}, "sources": {"direct": True}}]
 }
+_BETTER: Final = (
+    (STEP_ALIAS_TWICE(), ALIAS_TWICE.template.partition("{")[0]),
+    (STEP_OF_A_TASK(), STEP_OF_A_TASK()),
+    (ONE_OF_USES_AND_TASK(), BOTH_USES_AND_TASK()),
+    ("must not validate the schema (not)", TASK_WITH_FIELD(field="config")),
+)
+"""How the schema ends what it says of steps, and how the checks begin where they say better which and where."""
 _MOST: Final = 1000
 """Findings of one object."""
 
@@ -74,8 +82,12 @@ def lint(files: Sequence[File], kinds: Kinds, *, strict: bool = False) -> Verdic
             found += _of_document(file.name, document)
     known = objects(ours)
     found += twice(ours)
-    for manifest in ours:
-        found += _of_object(manifest, known, kinds, strict=strict)[:_MOST]
+    judged = [_of_object(manifest, known, kinds, strict=strict) for manifest in ours]
+    told = {(one.place, one.path) for each in judged for one in each.as_such if one.level is Level.ERROR}
+    for each in judged:
+        # The schema says some of it, too, in its own words: of the object itself, or of a task that it names
+        of_steps = [one for one in each.of_steps if (one.place, one.path) not in told]
+        found += [*each.as_such, *of_steps, *each.traps][:_MOST]
     foreign = sum(file.foreign for file in files)
     return Verdict(ordered(found), len(files), len(ours), len(everything) - len(ours), foreign)
 
@@ -88,19 +100,28 @@ def _of_document(name: str, document: Document) -> Iterator[Finding]:
         yield Finding(Place(name, fault.line, fault.column), fault.level, written(fault.path), fault.text)
 
 
-def _of_object(manifest: Manifest, known: Objects, kinds: Kinds, *, strict: bool) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What is wrong with an object: by its schema and with what it names, with its steps, and in what YAML made."""
+
+    as_such: Sequence[Finding]
+    of_steps: Sequence[Finding] = ()
+    traps: Sequence[Finding] = ()
+
+
+def _of_object(manifest: Manifest, known: Objects, kinds: Kinds, *, strict: bool) -> _Judged:
     found = [*judge(manifest), *references(manifest, known)]
     absent: set[TaskName] = set()
     try:
         problems = _problems(manifest, known, kinds, absent)
     except ValidationError:
         # What is wrong has been told, by the schema or the model.
-        return [*found, manifest.finding((), STEPS_NOT_CHECKED(), Level.INFO)]
-    told = {(finding.place, finding.path) for finding in found if finding.level is Level.ERROR}
+        return _Judged([*found, manifest.finding((), STEPS_NOT_CHECKED(), Level.INFO)])
     of_steps = [_told(problem, manifest, known, absent, strict=strict) for problem in problems]
-    # The schema says some of it, too, in its own words
-    found += [finding for finding in of_steps if (finding.place, finding.path) not in told]
-    return [*found, *traps(manifest, kinds)]
+    for words, better in _BETTER:
+        if any(one.text.startswith(better) for one in of_steps):
+            found = [one for one in found if not one.text.endswith(words)]
+    return _Judged(found, of_steps, [*traps(manifest, kinds)])
 
 
 def _problems(manifest: Manifest, known: Objects, kinds: Kinds, absent: set[TaskName]) -> Sequence[Problem]:

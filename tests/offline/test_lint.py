@@ -76,6 +76,50 @@ def test_nothing_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("steps", "paths"),
+    [
+        ("- {uses: fail, as: step-9}", ["[0].as"]),
+        ("- {uses: fail, as: a}\n- {uses: fail, as: a}", ["[1]"]),
+        ("- {uses: fail, task: {name: x}}", ["[0].uses"]),
+        ("- {task: {name: t}, config: {a: 1}}", ["[0].config"]),
+        ("- {task: {name: t}, retry: {}}", ["[0].retry"]),
+        ("- {task: {name: t}, if: x}", ["[0].if"]),
+        ("- {task: {name: t}, continueOnError: true}", ["[0].continueOnError"]),
+        ("- as: a\n- {uses: fail, task: {name: x}}", ["[0]", "[1].uses"]),
+    ],
+)
+def test_told_once(tmp_path: Path, steps: str, paths: list[str]) -> None:
+    """What both the schema and the checks see wrong is told once, at the field."""
+    task = "kind: PromotionTask\nmetadata: {name: t, namespace: shop}\nspec: {steps: [{uses: fail}]}"
+    verdict = lint(
+        files_of(
+            tmp_path,
+            main=STAGE + textwrap.indent(steps, " " * 8),
+            task=f"apiVersion: kargo.akuity.io/v1alpha1\n{task}\n",
+        ),
+        BUILT_IN,
+    )
+    errors = [finding.path for finding in verdict.findings if finding.level is Level.ERROR]
+    assert errors == [f"spec.promotionTemplate.spec.steps{path}" for path in paths]
+
+
+@pytest.mark.parametrize("steps", ["[{uses: fail, as: task-1}]", "[{task: {name: x}}]"])
+def test_of_a_task_told_once(tmp_path: Path, steps: str) -> None:
+    """What is wrong with a task is not told again for each Stage that names it."""
+    task = f"kind: PromotionTask\nmetadata: {{name: t, namespace: shop}}\nspec: {{steps: {steps}}}"
+    verdict = lint(
+        files_of(
+            tmp_path,
+            main=STAGE + "        - {task: {name: t}}\n        - {task: {name: t}}",
+            task=f"apiVersion: kargo.akuity.io/v1alpha1\n{task}\n",
+        ),
+        BUILT_IN,
+    )
+    errors = [finding for finding in verdict.findings if finding.level is Level.ERROR]
+    assert [finding.object for finding in errors] == ["PromotionTask shop/t"]
+
+
+@pytest.mark.parametrize(
     ("steps", "level", "place", "path", "words"),
     [
         ("- uses: argocd-update\n  configg: {}", "error", (13, 11), "[0].configg", "there is no such field"),
