@@ -32,6 +32,11 @@ BODY_TWICE = message(
     do="Part of *invalid configuration*: take one of them away.",
     shown=Shown.PROMOTION,
 )
+HOST_TWICE = message(
+    "has the header Host twice, and a request can have one",
+    do="Part of *invalid configuration*: take one of them away. Upper and lower case are the same.",
+    shown=Shown.PROMOTION,
+)
 NOT_SO_LONG = message(
     "must be more than 0s and at most {most}",
     do="Part of *invalid configuration*. `timeout` is that of one request; that of the step is `retry.timeout`.",
@@ -109,6 +114,12 @@ def _expression(text: str) -> str:
     return text
 
 
+def _one_host(headers: Sequence[Header]) -> Sequence[Header]:
+    if sum(header.name.lower() == "host" for header in headers) > 1:
+        raise ValueError(HOST_TWICE())
+    return headers
+
+
 def _certificates(text: str) -> str:
     if "-----BEGIN CERTIFICATE-----" not in text:
         raise ValueError(NOT_PEM())
@@ -165,7 +176,7 @@ class HttpConfig(Config):
     """What to call: `http://` or `https://`, without user and password."""
     method: Method = Method.GET
     """How to call it. `OPTIONS` is an addition of kargo-py."""
-    headers: Annotated[Sequence[Header], Field(max_length=_MOST_HEADERS)] = ()
+    headers: Annotated[Sequence[Header], Field(max_length=_MOST_HEADERS), AfterValidator(_one_host)] = ()
     """Headers to send."""
     query_params: Sequence[QueryParameter] = ()
     """Parameters to put behind those in the URL."""

@@ -49,6 +49,10 @@ class TestConfig:
             ({"method": "get"}, "config.method"),
             ({"method": "CONNECT"}, "config.method"),
             ({"headers": [{"name": "a b", "value": "x"}]}, "config.headers[0].name: cannot be the name of a header"),
+            (
+                {"headers": [{"name": "Host", "value": "a"}, {"name": "host", "value": "b"}]},
+                "config.headers: has the header Host twice",
+            ),
             ({"headers": [{"name": "a:", "value": "x"}]}, "config.headers[0].name"),
             (
                 {"headers": [{"name": "A", "value": "x\r\nB: y"}]},
