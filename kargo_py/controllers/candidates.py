@@ -54,6 +54,13 @@ def upstream_of(stage: Stage, origin: FreightOrigin) -> str | None:
     return request.sources.stages[0] if request is not None and _follows(request) and _has_one(request) else None
 
 
+def freight_in(upstream: Stage | None, origin: FreightOrigin) -> str | None:
+    """The name of the Freight of *origin* that *upstream* has now; None if it has none."""
+    collection = upstream.current_freight if upstream is not None else None
+    there = collection.items.get(str(origin)) if collection is not None else None
+    return there.name if there is not None else None
+
+
 def candidate(
     stage: Stage, origin: FreightOrigin, freights: Iterable[Freight], upstream: Stage | None, now: datetime
 ) -> Freight | str:
@@ -86,13 +93,12 @@ def _matching(
     stage: Stage, origin: FreightOrigin, freights: Iterable[Freight], name: str, upstream: Stage | None, now: datetime
 ) -> Freight | str:
     """What the Stage upstream has, if it may be taken."""
-    collection = upstream.current_freight if upstream is not None else None
-    there = collection.items.get(str(origin)) if collection is not None else None
+    there = freight_in(upstream, origin)
     if there is None:
         return UPSTREAM_HAS_NONE(upstream=name, origin=origin, stage=stage.name)
-    freight = next((each for each in freights if each.name == there.name), None)
+    freight = next((each for each in freights if each.name == there), None)
     if freight is None:
-        return UPSTREAM_GONE(freight=there.name, upstream=name)
+        return UPSTREAM_GONE(freight=there, upstream=name)
     why = unavailable(stage, freight, now)
     return freight if why is None else NO_CANDIDATE(origin=origin, stage=stage.name, why=why)
 

@@ -132,7 +132,7 @@ class Admission:
 
     async def _admit(self, key: Key, raw: JsonObject, promotion: Promotion, stage: Stage) -> Admitted | Refused | None:
         world = self._world
-        decision = await self._decided(promotion, stage, await self._templates.of(stage))
+        decision = await self._decided(promotion, stage, await self._templates.of(stage), sure=False)
         if decision.rests_on_little:
             live = world.stage_models.read(await world.stages.read_live(Key(stage.namespace, stage.name)))
             if live is None or live.metadata.deletion_timestamp is not None:
@@ -140,7 +140,7 @@ class Admission:
                 return None
             await self._templates.look_at(promotion.namespace, task_references(promotion.spec.steps or ()))
             stage = live
-            decision = await self._decided(promotion, stage, await self._templates.of_now(stage))
+            decision = await self._decided(promotion, stage, await self._templates.of_now(stage), sure=True)
         if decision.refusals:
             return Refused("\n".join(decision.refusals))
         if decision.patch:
@@ -162,11 +162,11 @@ class Admission:
         self._known[key] = _Known(meta.uid, meta.generation, stage.metadata.uid, now)
         return Admitted(raw, promotion)
 
-    async def _decided(self, promotion: Promotion, stage: Stage, template: Template) -> _Decision:
+    async def _decided(self, promotion: Promotion, stage: Stage, template: Template, *, sure: bool) -> _Decision:
         if (why := refusal(stage, promotion)) is not None:
             return _Decision([why])
         world = self._world
-        freight = await freight_of(world, promotion, stage)
+        freight = await freight_of(world, promotion, stage, sure=sure)
         found = freight if isinstance(freight, Freight) else None
         url = world.ui_base_url
         program = program_before(promotion, stage, found, ui_base_url=url) if found is not None else None

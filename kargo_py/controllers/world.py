@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from kargo_py.api.freight import Freight
 from kargo_py.api.meta import GROUP, VERSION, KubeObject
-from kargo_py.api.names import LABEL_SHARD
+from kargo_py.api.names import LABEL_ALIAS, LABEL_SHARD
 from kargo_py.api.promotion import Promotion, PromotionPhase, phase_of
 from kargo_py.api.promotion_task import ClusterPromotionTask, PromotionTask
 from kargo_py.api.stage import Stage
@@ -239,6 +239,13 @@ def freight_origin(freight: JsonObject) -> Iterable[tuple[str, str]]:
     return [(freight["metadata"]["namespace"], f"{origin.get('kind')}/{origin.get('name')}")]
 
 
+def freight_alias(freight: JsonObject) -> Iterable[Key]:
+    """Index: the aliases of a piece of Freight, of its field and its label."""
+    metadata = freight["metadata"]
+    aliases = {freight.get("alias"), (metadata.get("labels") or {}).get(LABEL_ALIAS)}
+    return [Key(metadata["namespace"], alias) for alias in aliases if alias]
+
+
 def freight_here(stage: JsonObject) -> Iterable[Key]:
     """Index: the Freight that is in a Stage now."""
     history = (stage.get("status") or {}).get("freightHistory") or ()
@@ -351,7 +358,12 @@ class World:
             FREIGHTS,
             codec=JSON,
             projection=drop_managed_fields,
-            indexes={"stage": freight_stages, "mentions": freight_mentions, "origin": freight_origin},
+            indexes={
+                "stage": freight_stages,
+                "mentions": freight_mentions,
+                "origin": freight_origin,
+                "alias": freight_alias,
+            },
         )
         self.tasks = Cache(self.client, TASKS, codec=JSON, projection=drop_managed_fields)
         self.cluster_tasks = Cache(self.client, CLUSTER_TASKS, codec=JSON, projection=drop_managed_fields)

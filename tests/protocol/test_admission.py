@@ -136,6 +136,7 @@ async def test_the_newest_freight() -> None:
     spec = world.promotion()["spec"]
     assert (spec["freight"], "origin" in spec) == ("f2", False)
     assert world.app()["spec"]["source"]["targetRevision"] == OTHER_SHA
+    assert process.line.lists.count(("Freight", PROJECT)) == 1
     assert len(patches(process.line)) == 1
     assert {b["status"]["currentPromotion"]["freight"]["name"] for where, _, b in process.line.writes
             if where == "stages/status" and b["status"].get("currentPromotion")} == {"f2"}  # fmt: skip
@@ -144,7 +145,7 @@ async def test_the_newest_freight() -> None:
 async def test_what_is_upstream() -> None:
     """With MatchUpstream an origin becomes what the Stage upstream has."""
     sources = {"stages": ["test"], "autoPromotionOptions": {"selectionPolicy": "MatchUpstream"}}
-    async with prepared() as (world, _), world.process():
+    async with prepared() as (world, _), world.process() as process:
         await world._create(STAGES, "test", spec=template())
         await world.write({"metadata": {"annotations": {AUTHORIZED: f"{PROJECT}:dev,{PROJECT}:test"}}})
         await create(world, "first", stage="test")
@@ -156,6 +157,31 @@ async def test_what_is_upstream() -> None:
         assert await world.ended() == "Succeeded"
 
     assert world.promotion()["spec"]["freight"] == "f1"
+    assert ("Freight", PROJECT) not in process.line.lists
+
+
+async def test_freight_that_is_gone() -> None:
+    """Freight that was deleted a moment before is not chosen, though the caches still have it."""
+    async with prepared() as (world, _), world.process() as process:
+        await world._create(FREIGHTS, "f2", origin=ORIGIN, commits=[{"repoURL": REPO, "id": OTHER_SHA}])
+        await asyncio.sleep(1)
+        process.line.deaf.add("Freight")
+        await world.user.delete(FREIGHTS, Key(PROJECT, "f2"))
+        await create(world, origin=ORIGIN)
+        assert await world.ended() == "Succeeded"
+
+    assert world.promotion()["spec"]["freight"] == "f1"
+
+
+async def test_an_alias_for_a_name() -> None:
+    """The refusal says which Freight is meant, whether the field has the alias or the label."""
+    for fields in ({"alias": "first"}, {"metadata": {"labels": {"kargo.akuity.io/alias": "first"}}}):
+        async with prepared() as (world, _), world.process():
+            await change(world, FREIGHTS, "f1", fields)
+            await create(world, freight="first")
+            assert await world.ended() == "Errored"
+
+        assert 'spec.freight takes a name, and that is the alias of Freight "f1"' in world.message()
 
 
 async def test_steps_of_somebody_else() -> None:

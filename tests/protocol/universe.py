@@ -64,6 +64,9 @@ class Line:
         self.before_patch: Callable[[str, Key, Any], Awaitable[None]] | None = None
         self.creates: list[str] = []
         self.gets: list[tuple[str, Key]] = []
+        self.lists: list[tuple[str, str]] = []
+        self.deaf: set[str] = set()
+        """Kinds of whose changes it hears nothing."""
         self.writes: list[tuple[str, Key, Any]] = []
         self.last_write: tuple[int, str] | None = None
         self.refuse: set[Key] = set()
@@ -86,6 +89,7 @@ class Line:
 
     async def list(self, resource: Resource, namespace: str = "", *, codec: Codec[T], **options: Any) -> Page[T]:
         await self._alive()
+        self.lists.append((resource.kind, namespace))
         return await self._server.list(resource, namespace, codec=codec, **options)
 
     async def watch(
@@ -95,6 +99,8 @@ class Line:
         try:
             async for event in stream:
                 await self._alive()
+                while resource.kind in self.deaf:
+                    await self._alive()
                 yield event
         finally:
             await stream.aclose()
