@@ -21,6 +21,7 @@ from kargo_py.api.promotion import (
     StepStatus,
 )
 from kargo_py.controllers.lookups import LookupReader, LookupRefused
+from kargo_py.engine.checks_config import Uncheckable, config_faults
 from kargo_py.engine.evaluation import (
     EvaluationError,
     Position,
@@ -49,7 +50,7 @@ from kargo_py.expressions.templates import (
 from kargo_py.expressions.values import Guess, Value
 from kargo_py.messages import Shown, message
 from kargo_py.offline.shelf import IN_NO_FILE, NotKnown
-from kargo_py.steps.config import read_as
+from kargo_py.steps.config import Config
 from kargo_py.steps.registry import Kinds
 
 OUTPUT_UNKNOWN = message(
@@ -227,10 +228,7 @@ class _Rendering:
             config = await work.configuration(places, keep_texts=keeps)
             made.config = _shown(config)
             if kind is not None and not work.incomplete:
-                try:
-                    read_as(kind.config_model, {} if made.config is None else made.config)
-                except ValueError as error:
-                    work.fault(("config",), str(error))
+                work.check(kind.config_model)
             self._put_output(work, config, propagates=kind is None or kind.propagates_output)
         if made.uses == _SETS_METADATA and made.runs is not False:
             self.setter = made.alias
@@ -295,6 +293,14 @@ class _Work:
     def fault(self, where: Path, text: str) -> None:
         self.incomplete = True
         self._all.add(Fault(self._index, where, text))
+
+    def check(self, model: type[Config]) -> None:
+        """Tell what the kind of step would not take."""
+        try:
+            for path, text in config_faults(model, self.made.config, ()):
+                self.fault(("config", *path), text)
+        except Uncheckable as error:
+            self.fault(("config",), str(error))
 
     async def variables(self) -> None:
         """Evaluate those of the Promotion, then those of the step."""

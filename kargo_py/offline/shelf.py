@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, TypeVar, cast
 
 from kargo_py.api.types import JsonObject
@@ -12,7 +13,7 @@ from kargo_py.controllers.world import CLUSTER_TASKS, FREIGHTS, STAGES, TASKS
 from kargo_py.engine.problems import written
 from kargo_py.kube.client import Client, Codec
 from kargo_py.kube.codec import JSON, encode
-from kargo_py.kube.errors import Forbidden
+from kargo_py.kube.errors import Forbidden, NotFound
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.messages import Shown, message
 from kargo_py.offline.crossing import Objects, objects
@@ -29,6 +30,11 @@ MAY_NOT_READ = message(
     shown=Shown.LINT,
 )
 
+STATUS_IN_NO_FILE = message(
+    'the status of {kind} "{name}" is not in its file',
+    do="Put the `status` into the file, or let it be read from the cluster with `--live`.",
+    shown=Shown.LINT,
+)
 NO_TEXT = message(
     "{object}: {path} must be a text, in quotes ({place})",
     do="An API server refuses the object. `data` of a ConfigMap and `stringData` of a Secret have only texts: put "
@@ -43,6 +49,7 @@ NO_BASE64 = message(
 
 _READ: Final = {one.kind: one for one in (STAGES, FREIGHTS, TASKS, CLUSTER_TASKS, CONFIG_MAPS, SECRETS)}
 
+_WITH_STATUS: Final = frozenset({STAGES.kind, FREIGHTS.kind})
 _PAGE: Final = 500
 
 T = TypeVar("T")
@@ -68,14 +75,44 @@ class Shelf:
     async def get(self, resource: Resource, key: Key, *, codec: Codec[T]) -> T:
         """One object. Raises NotKnown, and KubeError of a cluster."""
         found = self.manifest(resource.kind, key.name, key.namespace)
-        if found is not None:
-            return codec.object(encode(_as_served(found, key)))
+        if found is None:
+            if self._live is None:
+                raise NotKnown(IN_NO_FILE(kind=resource.kind, name=key.name))
+            return await self._get_live(resource, key, codec)
+        there: JsonObject | None = None
+        if self._lacks_status(found) and self._live is not None:
+            with suppress(NotKnown):  # what the status would say is then not known, and told where it is needed
+                there = await self._there(resource, key)
+        return codec.object(encode(_as_served(found, key, there)))
+
+    async def get_with_status(self, resource: Resource, key: Key, *, codec: Codec[T]) -> T:
+        """One object of which the status is wanted. Raises NotKnown, and KubeError of a cluster."""
+        found = self.manifest(resource.kind, key.name, key.namespace)
+        if found is None or not self._lacks_status(found):
+            return await self.get(resource, key, codec=codec)
         if self._live is None:
-            raise NotKnown(IN_NO_FILE(kind=resource.kind, name=key.name))
+            raise NotKnown(STATUS_IN_NO_FILE(kind=resource.kind, name=key.name))
+        return codec.object(encode(_as_served(found, key, await self._there(resource, key))))
+
+    async def _there(self, resource: Resource, key: Key) -> JsonObject | None:
+        """The cluster's object, None if it has none. Raises NotKnown and KubeError."""
+        try:
+            return await self._get_live(resource, key, JSON)
+        except NotFound as error:
+            if error.resource_missing:
+                raise
+            return None
+
+    async def _get_live(self, resource: Resource, key: Key, codec: Codec[T]) -> T:
+        assert self._live is not None  # noqa: S101  (asked by who has looked)
         try:
             return await self._live.get(resource, key, codec=codec)
         except Forbidden as error:
             raise NotKnown(MAY_NOT_READ(kind=resource.kind, name=key.name, why=error.message)) from error
+
+    @staticmethod
+    def _lacks_status(manifest: Manifest) -> bool:
+        return manifest.kind in _WITH_STATUS and "status" not in manifest.value
 
     async def list(self, resource: Resource, namespace: str) -> list[JsonObject]:
         """All of a namespace, those of files in the place of the cluster's. Raises KubeError of a cluster."""
@@ -87,18 +124,31 @@ class Shelf:
             token, first = page.continue_token, False
         for manifest in self._files.by_kind.get(resource.kind, ()):
             if manifest.name and (manifest.namespace in {namespace, ""} or not namespace):
-                found[manifest.name] = _as_served(manifest, Key(namespace, manifest.name))
+                there = found.get(manifest.name)
+                found[manifest.name] = _as_served(manifest, Key(namespace, manifest.name), there)
         return [*found.values()]
 
     def as_client(self) -> Client:
-        """For who reads one object after the other, and does nothing else."""
-        return cast("Client", self)
+        """For who reads one object after the other, of Stages and Freight for what their status says."""
+        return cast("Client", _Reading(self))
 
 
-def _as_served(manifest: Manifest, key: Key) -> JsonObject:
-    """As an API server gives it back: with its namespace, and all data of a Secret in one form. Raises NotKnown."""
+class _Reading:
+    def __init__(self, shelf: Shelf) -> None:
+        self.get = shelf.get_with_status
+
+
+def _as_served(manifest: Manifest, key: Key, there: JsonObject | None = None) -> JsonObject:
+    """As an API server gives it back: with its namespace, and all data of a Secret in one form. Raises NotKnown.
+
+    What an author does not write is that of the cluster's object, *there*: the status, and since when it is there.
+    """
     metadata = {"namespace": key.namespace, **manifest.value["metadata"]}
     value = {**manifest.value, "metadata": metadata}
+    if there is not None:
+        created = there["metadata"].get("creationTimestamp")
+        value["metadata"] = ({"creationTimestamp": created} if created else {}) | metadata
+        value = ({"status": there["status"]} if "status" in there else {}) | value
     if manifest.kind in {CONFIG_MAPS.kind, SECRETS.kind}:
         plain = _texts(manifest, "stringData") if manifest.kind == SECRETS.kind else {}
         value["data"] = _texts(manifest, "data") | {

@@ -163,6 +163,7 @@ class TestNotKnown:
         ]
         stage = yaml.safe_load(STAGE)
         stage["spec"]["promotionTemplate"]["spec"]["steps"] = steps
+        stage["status"] = {}
         found = render(**{**WHOLE, "stage": yaml.safe_dump(stage)})
         assert found.exit_code == 0, found.output
         first, _, last = yaml.safe_load(found.stdout)["steps"]
@@ -280,6 +281,19 @@ class TestFaults:
         ]
         assert done.stderr.splitlines()[-1].endswith("which stand above: 3")
         assert step(done, "deploy::names")["config"] == {"name": "shop-prod"}
+
+    def test_where_a_configuration_is_wrong(self, render: Render, tmp_path: Path) -> None:
+        """Each wrong field is told where it is written, with what became of its expression."""
+        stage = yaml.safe_load(STAGE)
+        stage["spec"]["promotionTemplate"]["spec"]["steps"] = [
+            {"uses": "http", "as": "a", "config": {"url": "${{ 'x' + 'y' }}", "headers": [{"name": "a"}], "no": 1}}
+        ]
+        done = render(**{**WHOLE, "stage": yaml.safe_dump(stage)})
+        assert done.exit_code == 1
+        at = "spec.promotionTemplate.spec.steps[0].config"
+        told = [line.split(": ")[2] for line in done.stderr.splitlines() if ": error: " in line]
+        assert sorted(told) == [f"{at}.headers[0].value", f"{at}.no", f"{at}.url"]
+        assert all(line.startswith(f"{tmp_path}/stage.yaml:") for line in done.stderr.splitlines()[:3])
 
     def test_configurations(self, render: Render) -> None:
         """A configuration that its step would not take."""
