@@ -26,6 +26,11 @@ MAY_NOT_BE_MEANT = message(
     do="Promotions run. Look at what follows; what is meant so can stay.",
     shown=Shown.STAGE,
 )
+BESIDES = message(
+    "besides, something may not be what was meant: {problems}",
+    do="After the reasons why the template cannot be run: these alone would let Promotions run.",
+    shown=Shown.STAGE,
+)
 REASON_VALID = message(
     "Valid",
     do="Of `PromotionTemplateValid`: nothing is wrong with the template.",
@@ -47,13 +52,19 @@ TEMPLATE_VALID = "PromotionTemplateValid"
 MOST_TOLD = 8 * 1024
 """Bytes of the problems that a Stage tells; a Promotion that is refused has more of them."""
 
+_LEAST_ROOM = 200
+"""Bytes below which nothing more is begun."""
+
 
 def template_condition(template: Template) -> Condition:
     """The condition that says what is wrong with *template*."""
     found = refused(template.problems)
     if found:
+        text = CANNOT_BE_RUN(problems=_listed(found))
         rest = [problem for problem in template.problems if problem.warning]
-        text = CANNOT_BE_RUN(problems=_listed([*found, *rest]))
+        room = MOST_TOLD - len(text.encode())
+        if rest and room > _LEAST_ROOM:
+            text = f"{text}\n{BESIDES(problems=_listed(rest, room))}"
         return Condition(type=TEMPLATE_VALID, status="False", reason=REASON_INVALID(), message=text)
     if template.problems:
         text = MAY_NOT_BE_MEANT(problems=_listed(template.problems))
@@ -61,15 +72,15 @@ def template_condition(template: Template) -> Condition:
     return Condition(type=TEMPLATE_VALID, status="True", reason=REASON_VALID(), message=ALL_WELL())
 
 
-def _listed(problems: Sequence[Problem]) -> str:
-    """*problems*, each on a line of its own: as many as there is room for, one at least."""
+def _listed(problems: Sequence[Problem], room: int = MOST_TOLD) -> str:
+    """*problems*, each on a line of its own: as many as there is *room* for in bytes, one at least."""
     lines: list[str] = []
     size = 0
     for problem in problems:
         line = str(problem)
         size += len(line.encode()) + 1
-        if size > MOST_TOLD and lines:
+        if size > room and lines:
             lines.append(MORE_PROBLEMS())
             break
-        lines.append(cut(line, MOST_TOLD))
+        lines.append(cut(line, room))
     return "\n".join(lines)
