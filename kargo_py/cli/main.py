@@ -21,7 +21,8 @@ NO_ARGOCD_KUBECONFIG = message(
 
 NOT_INSTALLED = message(
     "this command needs the package {package}, which is not installed; install it with: pip install 'kargo-py[local]'",
-    do="What the embedded API server needs is an extra of kargo-py, so that the controllers do not carry it.",
+    do="What the embedded API server needs is an extra of kargo-py, so that the controllers do not carry it. None is "
+    "published: with `PATH` a checkout, it is `pip install 'PATH[local]'`.",
     shown=Shown.COMMAND_LINE,
 )
 
