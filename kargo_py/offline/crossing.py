@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kargo_py.api.names import LABEL_ALIAS
 from kargo_py.expressions.templates import Path
 from kargo_py.messages import Shown, message
 from kargo_py.offline.findings import Finding, Level
@@ -20,6 +21,11 @@ TWICE = message(
 NOT_AMONG_FILES = message(
     '{kind} "{name}" is in none of the files, and others of its namespace are',
     do="Correct the name; or nothing to do, where the cluster has it.",
+    shown=Shown.LINT,
+)
+ALIAS_OF = message(
+    'Freight "{name}" is in none of the files; it is the alias of Freight "{freight}", and spec.freight takes a name',
+    do="Write the name of the Freight.",
     shown=Shown.LINT,
 )
 UPSTREAM_LACKS_ORIGIN = message(
@@ -96,7 +102,7 @@ def references(manifest: Manifest, known: Objects) -> Iterator[Finding]:
             yield from _requests(manifest, known)
         case "Promotion":
             yield from _named(manifest, known, "Stage", ("spec", "stage"))
-            yield from _named(manifest, known, "Freight", ("spec", "freight"))
+            yield from _freight(manifest, known)
         case "Freight":
             yield from _named(manifest, known, "Warehouse", ("origin", "name"))
         case "ProjectConfig":
@@ -134,6 +140,19 @@ def _named(manifest: Manifest, known: Objects, kind: str, path: Path) -> Iterato
         return
     if known.others(kind, manifest.namespace):
         yield manifest.finding(path, NOT_AMONG_FILES(kind=kind, name=value), Level.INFO)
+
+
+def _freight(manifest: Manifest, known: Objects) -> Iterator[Finding]:
+    """Tell if the Freight of a Promotion is not there, or is given by its alias."""
+    path: Path = ("spec", "freight")
+    for finding in _named(manifest, known, "Freight", path):
+        name = _text(manifest.value, *path)
+        for one in known.by_kind.get("Freight", ()):
+            aliases = {_text(one.value, "alias"), _text(one.value, "metadata", "labels", LABEL_ALIAS)}
+            if name in aliases and _meet(one.namespace, manifest.namespace):
+                yield manifest.finding(path, ALIAS_OF(name=name, freight=one.name), Level.WARNING)
+                return
+        yield finding
 
 
 def _circle(manifest: Manifest, origin: str, known: Objects) -> list[str]:

@@ -103,6 +103,28 @@ def test_told_once(tmp_path: Path, steps: str, paths: list[str]) -> None:
     assert errors == [f"spec.promotionTemplate.spec.steps{path}" for path in paths]
 
 
+@pytest.mark.parametrize(
+    ("alias", "level", "said"),
+    [
+        ("alias: first", "warning", 'it is the alias of Freight "f1", and spec.freight takes a name'),
+        ("labels: {kargo.akuity.io/alias: first}", "warning", 'it is the alias of Freight "f1"'),
+        ("alias: second", "info", "and others of its namespace are"),
+        ("namespace: elsewhere", "", ""),
+    ],
+)
+def test_an_alias_for_a_name(tmp_path: Path, alias: str, level: str, said: str) -> None:
+    """A Promotion that gives the alias of Freight is told its name."""
+    head = "apiVersion: kargo.akuity.io/v1alpha1\n"
+    field = f"{alias}\n" if alias.startswith("alias") else ""
+    metadata = "name: f1" if field else f"name: f1, {alias}"
+    origin = "origin: {kind: Warehouse, name: w}\ncommits: [{repoURL: x, id: y}]\n"
+    freight = f"{head}kind: Freight\nmetadata: {{{metadata}}}\n{field}{origin}"
+    promotion = f"{head}kind: Promotion\nmetadata: {{name: p, namespace: shop}}\nspec: {{stage: s, freight: first}}\n"
+    found = [one for one in judged(tmp_path, promotion, freight=freight) if one[3] == "spec.freight"]
+    assert [one[0] for one in found] == ([level] if level else [])
+    assert said in "".join(one[4] for one in found)
+
+
 @pytest.mark.parametrize("steps", ["[{uses: fail, as: task-1}]", "[{task: {name: x}}]"])
 def test_of_a_task_told_once(tmp_path: Path, steps: str) -> None:
     """What is wrong with a task is not told again for each Stage that names it."""
