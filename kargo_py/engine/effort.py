@@ -1,0 +1,48 @@
+"""How much there is to do with what somebody wrote, judged by its size alone: what is much is done in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from kargo_py.api.promotion import ExpressionVariable, PromotionStep
+
+_QUICK: Final = 4000
+"""What is checked or compared while all else waits: a hundredth of a second or two, where a value counts one."""
+_EACH_STEP: Final = 20
+_EACH_CHARACTER: Final = 2
+_PLAIN: Final = 1024
+"""Characters of a text without expressions that count as much as a value."""
+
+
+def exceeds(most: int, values: Iterable[Any], template: Callable[[str], int]) -> bool:
+    """Whether *values*, JSON, are more than *most*: each in them counts one, a template what *template* says besides.
+
+    Asked each time, so that it looks at no more than *most* of them.
+    """
+    for value in values:
+        waiting = [value]
+        while waiting:
+            one = waiting.pop()
+            most -= 1
+            if isinstance(one, str):
+                most -= template(one) if "${{" in one or "${%" in one else len(one) // _PLAIN
+            elif isinstance(one, dict | list):
+                if len(one) > most:
+                    return True
+                waiting += one.values() if isinstance(one, dict) else one
+            if most < 0:
+                return True
+    return False
+
+
+def is_much(steps: Iterable[PromotionStep], variables: Iterable[ExpressionVariable]) -> bool:
+    """Whether there is much in *steps* or *variables* to be checked, or compared with others."""
+    return exceeds(_QUICK, _values(steps, variables), lambda source: _EACH_CHARACTER * len(source))
+
+
+def _values(steps: Iterable[PromotionStep], variables: Iterable[ExpressionVariable]) -> Iterable[Any]:
+    for variable in variables:
+        yield variable.value
+    for step in steps:
+        yield [step.if_, step.config, *(variable.value for variable in step.vars), *[None] * _EACH_STEP]
