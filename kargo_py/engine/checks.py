@@ -79,7 +79,7 @@ NOT_ALL_CHECKED = message(
     shown=_SHOWN,
 )
 
-MOST_VALUES: Final = 20_000
+MOST_VALUES: Final = 10_000
 """Values of all configurations together that are checked."""
 _OURS: Final = "kargo-py.io/"
 

@@ -11,8 +11,8 @@ _QUICK: Final = 4000
 """What is checked or compared while all else waits: a hundredth of a second or two, where a value counts one."""
 _EACH_STEP: Final = 20
 _EACH_CHARACTER: Final = 2
-_PLAIN: Final = 1024
-"""Characters of a text without expressions that count as much as a value."""
+_PLAIN: Final = 64
+"""Characters of a text that count as much as a value, also where no expressions are among them."""
 
 
 def exceeds(most: int, values: Iterable[Any], template: Callable[[str], int]) -> bool:
@@ -26,7 +26,9 @@ def exceeds(most: int, values: Iterable[Any], template: Callable[[str], int]) ->
             one = waiting.pop()
             most -= 1
             if isinstance(one, str):
-                most -= template(one) if "${{" in one or "${%" in one else len(one) // _PLAIN
+                most -= len(one) // _PLAIN
+                if most >= 0 and ("${{" in one or "${%" in one):
+                    most -= template(one)
             elif isinstance(one, dict | list):
                 if len(one) > most:
                     return True
