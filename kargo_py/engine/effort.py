@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain, islice
 from typing import Any, Final
 
 from kargo_py.api.promotion import ExpressionVariable, PromotionStep
@@ -10,6 +11,7 @@ from kargo_py.api.promotion import ExpressionVariable, PromotionStep
 _QUICK: Final = 4000
 """What is checked or compared while all else waits: a hundredth of a second or two, where a value counts one."""
 _EACH_STEP: Final = 20
+_MOST_STEPS: Final = _QUICK // _EACH_STEP
 _EACH_CHARACTER: Final = 2
 _PLAIN: Final = 64
 """Characters of a text that count as much as a value, also where no expressions are among them."""
@@ -40,11 +42,14 @@ def exceeds(most: int, values: Iterable[Any], template: Callable[[str], int]) ->
 
 def is_much(steps: Iterable[PromotionStep], variables: Iterable[ExpressionVariable]) -> bool:
     """Whether there is much in *steps* or *variables* to be checked, or compared with others."""
-    return exceeds(_QUICK, _values(steps, variables), lambda source: _EACH_CHARACTER * len(source))
+    some = list(islice(steps, _MOST_STEPS))
+    values = chain((variable.value for variable in variables), chain.from_iterable(map(_values, some)))
+    return len(some) == _MOST_STEPS or exceeds(_QUICK - _EACH_STEP * len(some), values, _effort)
 
 
-def _values(steps: Iterable[PromotionStep], variables: Iterable[ExpressionVariable]) -> Iterable[Any]:
-    for variable in variables:
-        yield variable.value
-    for step in steps:
-        yield [step.if_, step.config, *(variable.value for variable in step.vars), *[None] * _EACH_STEP]
+def _values(step: PromotionStep) -> Iterable[Any]:
+    return (step.if_, step.config, *(variable.value for variable in step.vars))
+
+
+def _effort(source: str) -> int:
+    return _EACH_CHARACTER * len(source)
