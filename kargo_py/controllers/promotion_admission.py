@@ -25,7 +25,7 @@ from kargo_py.controllers.step_differences import Evaluator
 from kargo_py.controllers.template import Rulebook, Template, told
 from kargo_py.controllers.templates import Templates, references_of, task_references
 from kargo_py.controllers.world import World
-from kargo_py.engine.effort import is_much
+from kargo_py.engine.effort import are_many
 from kargo_py.engine.problems import refused
 from kargo_py.kube.errors import Forbidden, Invalid
 from kargo_py.kube.resources import Key
@@ -194,7 +194,7 @@ class _Case:
         """Whether the decision takes long, by what the spec of the Promotion says beside the template."""
         spec, template = self.promotion.spec, self.template
         if not spec.steps and not spec.vars:
-            return is_much((), template.variables)
+            return are_many(template.steps, template.variables)
         variables = [*spec.vars, *template.variables]
         return any(self.rulebook.is_much(steps, variables) for steps in (spec.steps or (), template.steps))
 

@@ -40,6 +40,12 @@ def exceeds(most: int, values: Iterable[Any], template: Callable[[str], int]) ->
     return False
 
 
+def are_many(steps: Iterable[PromotionStep], variables: Iterable[ExpressionVariable]) -> bool:
+    """Whether there are so many values in *steps* or *variables* that even to copy them takes long."""
+    values = chain((variable.value for variable in variables), chain.from_iterable(map(_values, steps)))
+    return exceeds(_QUICK, values, lambda _: 0)
+
+
 def is_much(steps: Iterable[PromotionStep], variables: Iterable[ExpressionVariable]) -> bool:
     """Whether there is much in *steps* or *variables* to be checked, or compared with others."""
     some = list(islice(steps, _MOST_STEPS))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kargo_py.api.promotion import ExpressionVariable, PromotionStep
-from kargo_py.engine.effort import exceeds, is_much
+from kargo_py.engine.effort import are_many, exceeds, is_much
 
 EXPRESSION = f"${{{{ {'1 + ' * 1000}1 }}}}"
 
@@ -68,3 +68,11 @@ def test_variables() -> None:
     variable = ExpressionVariable(name="a", value="${{ ctx.stage }}")
     assert not is_much((), [variable] * 20)
     assert is_much((), [variable] * 500)
+
+
+def test_copies() -> None:
+    """Of what is only copied, the values count, and not what stands in them."""
+    step = PromotionStep.model_validate({"uses": "x", "config": {"a": "${{ vars.image + vars.tag }}", "b": [0] * 90}})
+    assert not are_many([step] * 40, ())
+    assert are_many([step] * 50, ())
+    assert are_many((), [ExpressionVariable(name="a", value="x")] * 5000)
