@@ -47,11 +47,10 @@ def unavailable(stage: Stage, freight: Freight, now: datetime) -> str | None:
     sources = request.sources
     if stage.name in freight.status.approved_for or sources.direct:
         return None
-    ready = [upstream for upstream in sources.stages if _passed(freight, upstream, sources, now)]
-    enough = len(ready) == len(sources.stages) if sources.availability_strategy == "All" else bool(ready)
+    missing = [upstream for upstream in sources.stages if not _passed(freight, upstream, sources, now)]
+    enough = not missing if sources.availability_strategy == "All" else len(missing) < len(sources.stages)
     if enough and sources.stages:
         return None
-    missing = [upstream for upstream in sources.stages if upstream not in ready]
     if not missing:
         return NO_WAY_THERE(freight=freight.name, stage=stage.name)
     upstream_stages = (" and " if sources.availability_strategy == "All" else " or ").join(missing)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from kargo_py.api.admission import is_admitted
 from kargo_py.api.freight import Freight
@@ -21,9 +22,10 @@ from kargo_py.controllers.control_flow import refusal
 from kargo_py.controllers.events import admission_warning_event, steps_replaced_event
 from kargo_py.controllers.freight_choice import freight_of
 from kargo_py.controllers.step_differences import Evaluator
-from kargo_py.controllers.template import Template, told
-from kargo_py.controllers.templates import Templates, task_references
+from kargo_py.controllers.template import Rulebook, Template, told
+from kargo_py.controllers.templates import Templates, references_of, task_references
 from kargo_py.controllers.world import World
+from kargo_py.engine.effort import are_many
 from kargo_py.engine.problems import refused
 from kargo_py.kube.errors import Forbidden, Invalid
 from kargo_py.kube.resources import Key
@@ -167,11 +169,45 @@ class Admission:
             return _Decision([why])
         world = self._world
         freight = await freight_of(world, promotion, stage, sure=sure)
+        rulebook = self._templates.rulebook(stage.namespace, references_of(promotion, stage))
+        case = _Case(promotion, stage, template, rulebook, freight, world.now(), world.ui_base_url)
+        decision = case.decision(quick=True) if not case.is_much() else None
+        if decision is None:
+            decision = await world.aside.call(stage.namespace, case.decision)
+        assert decision is not None  # noqa: S101 - only one that is to be quick may be given up
+        return decision
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """All that is to be decided on; pure, so that it can be decided in a thread."""
+
+    promotion: Promotion
+    stage: Stage
+    template: Template
+    rulebook: Rulebook
+    freight: Freight | str
+    now: datetime
+    ui_base_url: str
+
+    def is_much(self) -> bool:
+        """Whether the decision takes long, by what the spec of the Promotion says beside the template."""
+        spec, template = self.promotion.spec, self.template
+        if not spec.steps and not spec.vars:
+            return are_many(template.steps, template.variables)
+        variables = [*spec.vars, *template.variables]
+        return any(self.rulebook.is_much(steps, variables) for steps in (spec.steps or (), template.steps))
+
+    def decision(self, *, quick: bool = False) -> _Decision | None:
+        """What is to become of the Promotion; None if that is to be *quick* and takes longer."""
+        promotion, stage, freight = self.promotion, self.stage, self.freight
         found = freight if isinstance(freight, Freight) else None
-        url = world.ui_base_url
+        url = self.ui_base_url
         program = program_before(promotion, stage, found, ui_base_url=url) if found is not None else None
-        evaluator = Evaluator(program, world.now())
-        planned = plan(promotion, stage, template, self._templates.rulebook(stage.namespace), evaluator)
+        evaluator = Evaluator(program, self.now, quick)
+        planned = plan(promotion, stage, self.template, self.rulebook, evaluator)
+        if quick and evaluator.is_used_up:
+            return None
         refusals = [*([freight] if isinstance(freight, str) else []), *_told(planned, stage, warnings=False)]
         if refusals or found is None:
             return _Decision(refusals)

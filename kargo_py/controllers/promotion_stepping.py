@@ -250,7 +250,7 @@ class Stepping:
                 lambda: evaluate(program, position, lookups, now),
                 lookups,
                 partial(self._reader.read, project),
-                aside=asyncio.to_thread,
+                aside=partial(self._world.aside.call, project),
                 long=is_long(program, position),
             )
         except TooManyLookups as error:

@@ -53,6 +53,8 @@ KIND_OF_CHECK_NOT_KNOWN = message(
     do="Another version of kargo-py, or a Kargo, left this check. Promote again with the steps that this version has.",
     shown=Shown.STAGE,
 )
+_AT_ONCE = 0.001
+"""Seconds."""
 RETELL = timedelta(minutes=10)
 """How far back a process that has just begun tells of what was verified: one before it may not have come to that."""
 
@@ -192,12 +194,15 @@ class StageReconciler:
     async def _promote(self, key: Key, raw: JsonObject, stage: Stage) -> Result | None:
         """A Stage with steps: take in what has ended, judge, and let the next Promotion begin."""
         world = self._world
+        template, error = await self._template(stage)
+        if world.stages.get(key) is not raw:
+            # It has changed meanwhile. There was time for that, and the template, once read, takes none.
+            return Result(requeue_after=_AT_ONCE)
         promotions = await self._promotions(key, stage)
         if promotions is None:
             return None
         folded = fold_ended(stage, promotions)
         held = checks(folded)
-        template, error = await self._template(stage)
         situation = Situation(
             stage, promotions, self._verdict(held), world.now(), self._since(key, stage, promotions), template
         )

@@ -21,7 +21,7 @@ from kargo_py.engine.evaluation import EvaluationError, Position, Program, confi
 from kargo_py.engine.problems import Path, written
 from kargo_py.expressions.lookups import Lookups, Missing
 from kargo_py.expressions.templates import Rendered
-from kargo_py.expressions.values import as_text, guessed
+from kargo_py.expressions.values import QUICK_STEPS, Allowance, as_text, guessed
 from kargo_py.messages import Shown, message
 
 MORE_STEPS = message(
@@ -71,13 +71,23 @@ class Evaluator:
 
     Together they may take as long as those of one step.
 
-    ``program`` None: that cannot be told yet.
+    ``program`` None: that cannot be told yet. ``quick``: no more is evaluated than while all else waits.
     """
 
     program: Program | None
     now: datetime
+    quick: bool = False
     _left: int = field(default=_MOST_EVALUATIONS, init=False)
     _lookups: Lookups = field(default_factory=Lookups, init=False)
+
+    def __post_init__(self) -> None:
+        if self.quick:
+            self._lookups.allowance = Allowance(QUICK_STEPS)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether more was to be evaluated than may be, so that a difference may be none."""
+        return self._lookups.allowance.is_used_up
 
     def of(self, step: PromotionStep) -> Evaluate:
         """For the templates in *step*."""

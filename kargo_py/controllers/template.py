@@ -5,12 +5,14 @@ What is wrong is told at the place where somebody wrote it: in the Stage, in a P
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionStep
 from kargo_py.api.stage import Stage
 from kargo_py.engine.checks import Draft, check, draft_of_promotion, draft_of_stage
+from kargo_py.engine.effort import is_much
 from kargo_py.engine.problems import Problem
 from kargo_py.engine.tasks import Find, inflate
 from kargo_py.messages import Shown, message
@@ -39,6 +41,12 @@ class Rulebook:
 
     kinds: Kinds
     find: Find
+
+    def is_much(self, steps: Sequence[PromotionStep], variables: Iterable[ExpressionVariable]) -> bool:
+        """Whether it takes long to judge *steps* and *variables*, with the tasks that the steps name."""
+        tasks = [task for step in steps if step.task is not None and (task := self.find(step.task)) is not None]
+        inner = chain.from_iterable(task.steps for task in tasks)
+        return is_much(chain(steps, inner), chain(variables, *(task.vars for task in tasks)))
 
     def template(self, stage: Stage, variables: Sequence[ExpressionVariable] | None = None) -> Template:
         """The template of *stage*, with *variables* in the place of its own if they are given."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
-from kargo_py.api.promotion import PromotionStep, PromotionTaskReference
+from kargo_py.api.promotion import Promotion, PromotionStep, PromotionTaskReference
 from kargo_py.api.promotion_task import PromotionTaskSpec
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
-from kargo_py.controllers.template import Rulebook, Template
+from kargo_py.controllers.template import Rulebook, Template, template_variables
 from kargo_py.controllers.world import World
+from kargo_py.engine.problems import TaskName
+from kargo_py.engine.tasks import found_in, task_name
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.errors import NotFound
@@ -40,6 +44,7 @@ class Templates:
     def __init__(self, world: World) -> None:
         self._world = world
         self._known: dict[Key, _Known] = {}
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
         self._kinds = {uses: type(step) for uses, step in world.steps.items()}
         world.stages.subscribe(self._forget)
 
@@ -50,16 +55,35 @@ class Templates:
     async def of(self, stage: Stage) -> Template:
         """The template of *stage*. A task that is not in the cache is asked for once. Raises KubeError."""
         key, references = Key(stage.namespace, stage.name), _references(stage)
-        tasks = self._tasks(stage.namespace, references)
+        if (template := self._template(key, stage, references)) is not None:
+            return template
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        # Many Promotions may ask for it at once
+        async with lock:
+            return self._template(key, stage, references) or await self._made(key, stage, references)
+
+    def _template(self, key: Key, stage: Stage, references: Sequence[PromotionTaskReference]) -> Template | None:
+        """What was made of *stage* before, if it still holds."""
         known = self._known.get(key)
-        if known is not None and known.is_of(stage, tasks):
+        if known is not None and known.is_of(stage, self._tasks(stage.namespace, references)):
             return known.template
+        return None
+
+    async def _made(self, key: Key, stage: Stage, references: Sequence[PromotionTaskReference]) -> Template:
+        tasks = self._tasks(stage.namespace, references)
         missing = [reference for reference, task in zip(references, tasks, strict=True) if task is None]
         if missing:
             await self.look_at(stage.namespace, missing)
             tasks = self._tasks(stage.namespace, references)
-        template = self.rulebook(stage.namespace).template(stage)
-        self._known[key] = _Known(stage.metadata.uid, stage.metadata.generation, tasks, template)
+        rulebook = self.rulebook(stage.namespace, references)
+        if rulebook.is_much(_steps(stage), template_variables(stage)):
+            template = await self._world.aside.call(stage.namespace, lambda: rulebook.template(stage))
+        else:
+            template = rulebook.template(stage)
+        if self._world.stages.get(key) is not None:
+            self._known[key] = _Known(stage.metadata.uid, stage.metadata.generation, tasks, template)
         return template
 
     async def of_now(self, stage: Stage) -> Template:
@@ -78,17 +102,19 @@ class Templates:
                     raise
                 # The cluster has no such kind, so there is no such task.
 
-    def rulebook(self, namespace: str) -> Rulebook:
-        """What steps written in *namespace* are judged by, with the tasks as the caches have them."""
+    def rulebook(self, namespace: str, references: Iterable[PromotionTaskReference]) -> Rulebook:
+        """What steps written in *namespace* that name no other tasks are judged by.
 
-        def find(reference: PromotionTaskReference) -> PromotionTaskSpec | None:
+        It has the tasks as the caches have them now, and looks at nothing later: it may be used in a thread.
+        """
+        tasks: dict[TaskName, PromotionTaskSpec] = {}
+        for reference in references:
             cache, key = self._place(namespace, reference)
             world = self._world
             models = world.task_models if reference.kind == "PromotionTask" else world.cluster_task_models
-            task = models.read(cache.get(key))
-            return task.spec if task is not None else None
-
-        return Rulebook(self._kinds, find)
+            if (task := models.read(cache.get(key))) is not None:
+                tasks[task_name(reference)] = task.spec
+        return Rulebook(self._kinds, found_in(tasks))
 
     def _tasks(self, namespace: str, references: Iterable[PromotionTaskReference]) -> list[JsonObject | None]:
         places = (self._place(namespace, reference) for reference in references)
@@ -100,9 +126,18 @@ class Templates:
         return self._world.cluster_tasks, Key("", reference.name)
 
 
-def _references(stage: Stage) -> list[PromotionTaskReference]:
+def _steps(stage: Stage) -> Sequence[PromotionStep]:
     template = stage.spec.promotion_template
-    return task_references(template.spec.steps if template is not None else ())
+    return template.spec.steps if template is not None else ()
+
+
+def _references(stage: Stage) -> list[PromotionTaskReference]:
+    return task_references(_steps(stage))
+
+
+def references_of(promotion: Promotion, stage: Stage) -> list[PromotionTaskReference]:
+    """The tasks that *promotion* and the template of *stage* name, each once."""
+    return task_references([*(promotion.spec.steps or ()), *_steps(stage)])
 
 
 def task_references(steps: Iterable[PromotionStep]) -> list[PromotionTaskReference]:

@@ -27,6 +27,7 @@ from kargo_py.controllers.control_flow import origins_passed_on
 from kargo_py.controllers.promotion_stats import PromotionStats
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import Awaited, HealthChecker, TargetState, read_awaited
+from kargo_py.engine.aside import Aside
 from kargo_py.engine.execution import Executor
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Client
@@ -306,7 +307,7 @@ class World:
     time-out stops is waited for. ``watches`` are those of steps other than Argo CD's. ``created_events``: tell that
     Promotions were created; ``operation_events``: tell what becomes of the operations they start. Expressions read
     shared resources in ``shared_resources_namespace``, and have ``ui_base_url`` as ``ctx.uiBaseUrl``; "" for none.
-    ``executor`` makes the calls of steps.
+    ``executor`` makes the calls of steps, ``aside`` what takes long to calculate.
     """
 
     instance: str
@@ -325,6 +326,7 @@ class World:
     shared_resources_namespace: str = ""
     ui_base_url: str = ""
     executor: Executor = field(kw_only=True)
+    aside: Aside = field(init=False)
     stats: PromotionStats = field(init=False)
     unreadable_applications: int = field(default=0, init=False)
     events_not_told: int = field(default=0, init=False)
@@ -372,6 +374,7 @@ class World:
         self.freight_models = Models(Freight, FREIGHTS, self.recorder)
         self.task_models = Models(PromotionTask, TASKS, self.recorder)
         self.cluster_task_models = Models(ClusterPromotionTask, CLUSTER_TASKS, self.recorder)
+        self.aside = Aside()
         self.stats = PromotionStats(_loop_time)
         self.promotions.subscribe(self.stats.seen)
         self.promotions.subscribe(self._latch)

@@ -15,7 +15,7 @@ from kargo_py.api.promotion_task import ClusterPromotionTask, PromotionTask
 from kargo_py.api.stage import Stage
 from kargo_py.engine.checks_config import Uncheckable, config_faults
 from kargo_py.engine.checks_expressions import Templates, spoiled_variable
-from kargo_py.engine.checks_names import Scene, Steps, hint
+from kargo_py.engine.checks_names import Scene, Steps
 from kargo_py.engine.evaluation import places_of
 from kargo_py.engine.plain import kibibytes, look_at
 from kargo_py.engine.problems import Findings, Path, Place, Problem, shortened
@@ -79,8 +79,8 @@ NOT_ALL_CHECKED = message(
     shown=_SHOWN,
 )
 
-MOST_VALUES: Final = 20_000
-"""Values of a configuration that are checked."""
+MOST_VALUES: Final = 10_000
+"""Values of all configurations together that are checked."""
 _OURS: Final = "kargo-py.io/"
 
 
@@ -187,13 +187,14 @@ class _Check:
             findings.add(self._root, TOO_MANY_STEPS(most=MAX_STEPS))
             return None
         size = size_of_variables(draft.variables)
-        plain = []
+        plain, values = [], 0
         for step, origin in zip(draft.steps, draft.origins, strict=True):
             look = look_at(step.config, ROOM)
             for path, text in look.faults:
                 findings.add(origin.step.below("config", *path), text)
-            plain.append(not look.faults and look.values <= MOST_VALUES)
-            if look.values > MOST_VALUES:
+            values += look.values
+            plain.append(not look.faults and values <= MOST_VALUES)
+            if values > MOST_VALUES:
                 findings.add(origin.step.below("config"), NOT_ALL_CHECKED(), warning=True)
             size += look.size + size_of_variables(step.vars) + len(step.if_ or "")
             if size > ROOM:
@@ -259,7 +260,9 @@ class _Check:
         elif step.uses is None:
             self._findings.add(place, NOTHING_TO_RUN())
         elif step.uses not in self._kinds:
-            said = NO_SUCH_KIND(uses=shortened(step.uses, 80), hint=hint(step.uses, sorted(self._kinds)))
+            said = NO_SUCH_KIND(
+                uses=shortened(step.uses, 80), hint=self._steps.hints.of(step.uses, sorted(self._kinds))
+            )
             self._findings.add(place.below("uses"), said, warning=not sure)
 
     def _check_config(self, step: PromotionStep, place: Place, scene: Scene) -> None:

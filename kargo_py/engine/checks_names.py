@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
+from itertools import islice
 from typing import Any, Final
 
 from kargo_py.api.freight import ArtifactReference, Chart, GitCommit, Image
@@ -117,11 +118,16 @@ _MOST_OF_NAME: Final = 80
 _MOST_KNOWN: Final = 20
 """Names that are told, or looked at for a similar one."""
 _MOST_COMPARED: Final = 200
+_LEAST_EFFORT: Final = 100
+_EACH_NAME: Final = 10
+_MOST_EFFORT: Final = 2_000_000
+"""Comparisons of two characters that the search for similar names takes at most: some tenths of a second."""
 _PROMOTION_FUNCTIONS: Final = promotion_functions((), Lookups())
 _STATUS_FUNCTIONS: Final = status_functions("", ())
 _STEP_FUNCTIONS: Final[Mapping[str, Function]] = {**_PROMOTION_FUNCTIONS, **_STATUS_FUNCTIONS}
 _VARIABLE_NAMES: Final = frozenset({"ctx", "vars"})
 _STEP_NAMES: Final = _VARIABLE_NAMES | {"outputs", "stepMetas"}
+_BUILTINS: Final = tuple(sorted(BUILTINS | PREDICATES.keys()))
 _CONTEXT: Final = Context("", "", "").value()
 _ABSENT: Final = object()
 
@@ -140,6 +146,35 @@ def _results() -> Mapping[str, Record]:
     }
 
 
+@dataclass(slots=True)
+class Hints:
+    """Finds names that may be meant, as long as that has not taken too much: misspelt names may be many and long."""
+
+    _left: int = _MOST_EFFORT
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no more are looked for."""
+        return self._left < 0
+
+    def spend(self, names: int) -> None:
+        """Take so many names into account that were looked through for what may be meant."""
+        self._left -= names * _EACH_NAME
+
+    def of(self, name: str, known: Iterable[str], *certain: str) -> str:
+        """Which of *known* may be meant by *name*, or one that is *certain*."""
+        if certain:
+            return DID_YOU_MEAN(what=shortened(certain[0], _MOST_OF_NAME))
+        if len(name) > _MOST_OF_NAME or self.exhausted:
+            return ""
+        by_lower = {one.lower(): one for one in islice(known, _MOST_COMPARED) if len(one) <= 2 * _MOST_OF_NAME}
+        # The worst that difflib takes for two names of that length, and what it takes for any two
+        self._left -= len(by_lower) * (len(name) ** 2 + _LEAST_EFFORT)
+        alike = 0.75 if len(name) > 3 else 0.8
+        close = get_close_matches(name.lower(), by_lower, 1, alike)
+        return DID_YOU_MEAN(what=shortened(by_lower[close[0]], _MOST_OF_NAME)) if close else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Steps:
     """The steps as expressions know each other."""
@@ -152,6 +187,8 @@ class Steps:
     """Aliases of tasks whose steps nobody knows."""
     partial: bool = False
     """Whether there are others around these, of which nobody knows."""
+    hints: Hints = field(default_factory=Hints)
+    """For all that is looked at together."""
 
 
 @dataclass(slots=True)
@@ -202,7 +239,7 @@ def _of_call(call: Called, scene: Scene) -> Iterator[Remark]:
     if function is None and call.name in _STATUS_FUNCTIONS:
         yield Remark(call.at, FUNCTION_NOT_IN_VARIABLES(name=name), unsure)
     elif function is None:
-        similar = hint(call.name, [*functions, *sorted(BUILTINS | PREDICATES.keys())])
+        similar = scene.steps.hints.of(call.name, [*functions, *_BUILTINS])
         yield Remark(call.at, NO_SUCH_FUNCTION(name=name, hint=similar), unsure)
     elif not function.least <= len(call.arguments) <= function.most:
         least, most = str(function.least), str(function.most)
@@ -225,7 +262,7 @@ def _of_status(call: Called, scene: Scene) -> Iterator[Remark]:
         return
     yield Remark(
         call.at,
-        NO_SUCH_STATUS(alias=shortened(wanted, _MOST_OF_NAME), hint=hint(wanted, _siblings(scene))),
+        NO_SUCH_STATUS(alias=shortened(wanted, _MOST_OF_NAME), hint=scene.steps.hints.of(wanted, _siblings(scene))),
         warning=True,
     )
 
@@ -278,7 +315,7 @@ def _of_name(read: Read, name: str, scene: Scene) -> Iterator[Remark]:
         yield Remark(read.at, RESPONSE_LATER(), warning)
     else:
         certain = [f"vars.{name}"] if name in scene.variables else []
-        similar = hint(name, sorted(_STEP_NAMES), *certain)
+        similar = scene.steps.hints.of(name, sorted(_STEP_NAMES), *certain)
         yield Remark(read.at, NO_SUCH_NAME(name=shortened(name, _MOST_OF_NAME), hint=similar), warning)
 
 
@@ -311,7 +348,8 @@ def _of_variable(read: Read, name: str, scene: Scene) -> Iterator[Remark]:
     if name in scene.later:
         yield Remark(read.at, VARIABLE_LATER(name=named), warning=True)
     else:
-        yield Remark(read.at, NO_SUCH_VARIABLE(name=named, hint=hint(name, scene.variables)), warning=True)
+        similar = scene.steps.hints.of(name, scene.variables)
+        yield Remark(read.at, NO_SUCH_VARIABLE(name=named, hint=similar), warning=True)
 
 
 # Steps
@@ -350,7 +388,7 @@ def _of_step(read: Read, alias: str, members: Sequence[str], scene: Scene) -> It
         unknown = alias.partition(SEPARATOR)[0] in steps.unknown or (steps.partial and index is None)
         if not unknown and not _provided_for(read, 1):
             named = shortened(alias, _MOST_OF_NAME)
-            similar = hint(alias, steps.aliases)
+            similar = steps.hints.of(alias, steps.aliases)
             said = ALIAS_LATER(alias=named) if index is not None else NO_SUCH_ALIAS(alias=named, hint=similar)
             yield Remark(read.at, said, unsure)
     elif members:
@@ -362,14 +400,19 @@ def _of_step(read: Read, alias: str, members: Sequence[str], scene: Scene) -> It
 # Similar names
 
 
-def _siblings(scene: Scene) -> list[str]:
+def _siblings(scene: Scene) -> Iterator[str]:
     """The short aliases of the steps before this one that are of the same task."""
+    scene.steps.hints.spend(len(scene.steps.aliases))
     pairs = ((alias.rpartition(SEPARATOR), index) for alias, index in scene.steps.aliases.items())
-    return [parts[2] for parts, index in pairs if parts[0] == scene.task and index < (scene.index or 0)]
+    return (parts[2] for parts, index in pairs if parts[0] == scene.task and index < (scene.index or 0))
 
 
 def _hint_of_alias(alias: str, scene: Scene) -> str:
     """What may be meant by the alias of an output."""
+    hints = scene.steps.hints
+    if hints.exhausted:
+        return ""
+    hints.spend(len(scene.steps.aliases))
     before = [name for name, index in scene.steps.aliases.items() if index < (scene.index or 0)]
     certain = []
     for name in before:
@@ -377,14 +420,4 @@ def _hint_of_alias(alias: str, scene: Scene) -> str:
         # outputs.open-pr is a subtraction
         if short == alias or name.startswith(f"{alias}-"):
             certain.append(f"task.outputs['{short}']" if task and task == scene.task else f"outputs['{name}']")
-    return hint(alias, before, *certain)
-
-
-def hint(name: str, known: Iterable[str], *certain: str) -> str:
-    """Which of *known* may be meant by *name*, or one that is *certain*."""
-    if certain:
-        return DID_YOU_MEAN(what=shortened(certain[0], _MOST_OF_NAME))
-    by_lower = {one.lower(): one for one, _ in zip(known, range(_MOST_COMPARED), strict=False)}
-    alike = 0.75 if len(name) > 3 else 0.8
-    close = get_close_matches(name.lower(), by_lower, 1, alike) if len(name) <= _MOST_OF_NAME else []
-    return DID_YOU_MEAN(what=shortened(by_lower[close[0]], _MOST_OF_NAME)) if close else ""
+    return hints.of(alias, before, *certain)

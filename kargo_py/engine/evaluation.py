@@ -19,6 +19,7 @@ from pydantic.errors import PydanticUserError
 from kargo_py.api.freight import Freight, FreightReference
 from kargo_py.api.names import ANNOTATION_CREATE_ACTOR, ANNOTATION_ROLLBACK, LABEL_ALIAS
 from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionStep, StepExecutionMetadata
+from kargo_py.engine.effort import exceeds
 from kargo_py.engine.outputs import outputs_of
 from kargo_py.expressions.environment import Context, VariableError, environment, evaluate_variables
 from kargo_py.expressions.errors import ExpressionError
@@ -32,7 +33,6 @@ from kargo_py.expressions.templates import (
     render,
     render_all,
     string_places,
-    templates_in,
 )
 from kargo_py.expressions.values import Value
 from kargo_py.messages import Shown, message
@@ -59,8 +59,8 @@ CONFIG_FAULT = message(
 
 _SHOWN = 80
 _LONG = 10_000
+"""Characters of expressions, with so many for each besides, that are evaluated while all else waits."""
 _EACH = 50
-"""Characters that take about as long to evaluate as the least expression does."""
 
 
 class EvaluationError(Exception):
@@ -133,12 +133,7 @@ def is_long(program: Program, position: Position) -> bool:
     """Whether there is much to evaluate for a step, judged by its text alone; asked each time, so it must be quick."""
     step = position.step
     texts = [step.if_, step.config, *(variable.value for variable in (*program.variables, *step.vars))]
-    size = 0
-    for _, source in templates_in(texts):
-        size += len(source) + _EACH
-        if size > _LONG:
-            return True
-    return False
+    return exceeds(_LONG, texts, lambda source: len(source) + _EACH)
 
 
 def may_use_secrets(step: PromotionStep, variables: Sequence[ExpressionVariable]) -> bool:
@@ -153,8 +148,16 @@ def may_look_up(step: PromotionStep, variables: Sequence[ExpressionVariable]) ->
 
 def _sources(step: PromotionStep, variables: Sequence[ExpressionVariable]) -> Iterator[str]:
     """All templates of *step* and those of the variables that it may use, but for its ``if``."""
-    texts = [step.config, *(variable.value for variable in (*variables, *step.vars))]
-    return (source for _, source in templates_in(texts))
+    waiting: list[Any] = [step.config, *(variable.value for variable in (*variables, *step.vars))]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            if has_expressions(one):
+                yield one
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
 
 
 def condition(program: Program, position: Position, lookups: Lookups, now: datetime) -> bool:

@@ -73,7 +73,9 @@ def look_at(value: Any, most_bytes: int) -> Look:
         if len(path) > MAX_DEPTH:
             look.faults.append((path[:-1], TOO_DEEP(most=MAX_DEPTH)))
             return look
-        within = len(one) if isinstance(one, Mapping | Sequence) and not isinstance(one, str | bytes) else 0
+        # First what most values are: that they are no Mapping takes longer to find than all the rest
+        scalar = one is None or isinstance(one, str | int | float | bytes)
+        within = len(one) if not scalar and isinstance(one, Mapping | Sequence) else 0
         if look.values + len(waiting) + within > MAX_VALUES:
             look.faults.append((path[:1], TOO_MANY_VALUES(most=MAX_VALUES)))
             return look
@@ -91,6 +93,8 @@ def _see(one: Any, path: Path, look: Look, waiting: list[tuple[Path, Any]]) -> N
     look.size += 2
     if isinstance(one, str):
         look.size += len(one)
+    elif isinstance(one, int):
+        look.size += one.bit_length() // 3
     elif isinstance(one, Mapping):
         for key in one:
             if isinstance(key, str):
@@ -102,8 +106,6 @@ def _see(one: Any, path: Path, look: Look, waiting: list[tuple[Path, Any]]) -> N
         waiting.extend(((*path, index), one[index]) for index in range(len(one) - 1, -1, -1))
     elif isinstance(one, float) and not math.isfinite(one):
         look.faults.append((path, NOT_FINITE(value=one)))
-    elif isinstance(one, int):
-        look.size += one.bit_length() // 3
     elif one is not None and not isinstance(one, float):
         look.faults.append((path, NOT_JSON(type=type(one).__name__)))
 

@@ -106,17 +106,28 @@ async def in_thread_for(work: Work, function: Callable[P, T], /, *arguments: P.a
     """As :func:`in_thread`, with *work* of another kind: a library that talks over the network without asyncio, say."""
     loop = asyncio.get_running_loop()
     slots = _slots.setdefault(loop, {}).setdefault(work, asyncio.Semaphore(THREADS))
-    await slots.acquire()
-    call = partial(copy_context().run, function, *arguments, **keywords)
+    return await in_slot(slots, partial(function, *arguments, **keywords))
 
-    def in_slot() -> T:
+
+async def in_slot(slots: asyncio.Semaphore, function: Callable[[], T]) -> T:
+    """Call *function* in a thread, which has one of *slots* until it ends; when the wait is cancelled, too."""
+    loop = asyncio.get_running_loop()
+    await slots.acquire()
+    context = copy_context()
+
+    def run() -> T:
         try:
-            return call()
+            return context.run(function)
         finally:
             with suppress(RuntimeError):  # the loop is closed: nobody waits for a thread any more
                 loop.call_soon_threadsafe(slots.release)
 
-    return await loop.run_in_executor(_threads, in_slot)
+    try:
+        future = loop.run_in_executor(_threads, run)
+    except RuntimeError:  # the machine has no thread to give
+        slots.release()
+        raise
+    return await future
 
 
 # -- programs ---------------------------------------------------------------------------------------------------------

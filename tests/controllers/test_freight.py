@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -116,3 +117,16 @@ def test_origin_that_is_not_requested() -> None:
 def test_forgotten(said: JsonObject, patch: JsonObject) -> None:
     """Of a Stage that is deleted nothing is said any more; of the others everything."""
     assert forgotten("dev", freight(**said)) == patch
+
+
+def test_very_many_upstream_stages() -> None:
+    """So many as one object can name are looked at in a moment, whichever of them are missing."""
+    stages = ["a"] * 100_000 + ["b"] * 100_000
+    subject, cargo = stage(sources={"stages": stages, "availabilityStrategy": "All"}), freight(verifiedIn={"a": {}})
+
+    begun = time.process_time()
+    why = unavailable(subject, cargo, NOON.datetime)
+
+    assert time.process_time() - begun < 5
+    assert why is not None
+    assert why.count("b and b") > 40_000

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from difflib import get_close_matches
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kargo_py.api.promotion import PromotionStep
+from kargo_py.engine import checks_names
 from kargo_py.engine.checks import check_promotion, check_task
 from kargo_py.engine.evaluation import places_of
 from kargo_py.engine.problems import MOST_PROBLEMS, Place, Problem, refused, written
@@ -705,6 +708,45 @@ class TestHostile:
 
         assert time.process_time() - begun < 10
         assert found[-1] == "W spec.steps: there is more that is wrong than is told here"
+
+    @pytest.mark.parametrize(
+        "expression",
+        ["vars.{}", "outputs.{}?.b ?? outputs.{}.c", "status('{}')", "stepMetas.{}.x", "1 == 2 && {}()", "{}"],
+    )
+    @pytest.mark.parametrize("length", [8, 80])
+    def test_many_misspelt_names(self, monkeypatch: pytest.MonkeyPatch, expression: str, length: int) -> None:
+        """Similar names are looked for as long as that takes tenths of a second, and no longer."""
+        random = Random(0)
+        compared: list[int] = []
+
+        def counted(name: str, known: Collection[str], *options: Any) -> list[str]:
+            compared.append(len(name) ** 2 * len(known))
+            return get_close_matches(name, known, *options)
+
+        def names(count: int) -> list[str]:
+            return ["".join(random.choices("ab", k=length)) for _ in range(count)]
+
+        monkeypatch.setattr(checks_names, "get_close_matches", counted)
+        variables = [{"name": name, "value": ""} for name in names(300)]
+        config = {"a": ["${{ " + expression.replace("{}", name) + " }}" for name in names(600)]}
+        steps = [{"uses": "compose", "as": name} for name in dict.fromkeys(names(300))]
+        promotion = promotion_of([*steps, {"uses": "compose", "vars": variables, "config": config}])
+
+        found = check_promotion(promotion, KINDS)
+
+        assert found
+        assert 0 < sum(compared) < 2 * 2_000_000
+
+    def test_many_values_in_many_steps(self) -> None:
+        """So many values are checked in all steps together; what was checked before is told."""
+        steps = [{"uses": "picky", "config": {"nope": 1, "anything": [0] * 4000}} for _ in range(4)]
+
+        assert told(check_promotion(promotion_of(steps), KINDS)) == [
+            "E spec.steps[0].config.nope: there is no such field",
+            "E spec.steps[1].config.nope: there is no such field",
+            "W spec.steps[2].config: there is more than is checked beforehand",
+            "W spec.steps[3].config: there is more than is checked beforehand",
+        ]
 
     def test_many_problems(self) -> None:
         """Reasons to refuse go before warnings, and it is said that there are more."""
