@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from datetime import timedelta
 from typing import Any
 
 from kargo_py.api.abort import ANNOTATION_ABORT, Abort, AbortError, latched_abort, read_abort
@@ -22,6 +21,7 @@ from kargo_py.engine.masking import masked_error, recordable
 from kargo_py.engine.records import records_of
 from kargo_py.engine.retries import is_passing
 from kargo_py.engine.stepping import with_intent
+from kargo_py.kube.clock import Steady
 from kargo_py.kube.controller import Result
 from kargo_py.kube.errors import KubeError
 from kargo_py.messages import Shown, message
@@ -162,12 +162,11 @@ class Aborting:
         Measured by our own clock from when this process first saw it; the wall clock says only how much of the time a
         process before this one has used.
         """
-        now, patience = asyncio.get_running_loop().time(), self._world.abort_patience
-        if turn.run.give_up_at is None:
-            used = self._world.now() - asked.since.datetime if asked.since is not None else timedelta()
-            left = min(max(patience - used, timedelta()), patience)
-            turn.run.give_up_at = now + left.total_seconds()
-        return now >= turn.run.give_up_at
+        time = asyncio.get_running_loop().time()
+        if turn.run.abort is None:
+            now = self._world.now()
+            turn.run.abort = Steady.since(asked.since.datetime if asked.since is not None else now, now, time)
+        return turn.run.abort.passed(time) >= self._world.abort_patience
 
 
 def _finished(answer: Answer | StepOutcome) -> Finished:

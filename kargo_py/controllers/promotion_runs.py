@@ -10,6 +10,7 @@ from typing import Any
 from kargo_py.api.promotion import Promotion, PromotionStatus
 from kargo_py.api.types import JsonObject
 from kargo_py.expressions.lookups import Lookups, Secrets
+from kargo_py.kube.clock import Steady
 from kargo_py.kube.resources import Key
 from kargo_py.steps.step import Effect
 
@@ -18,7 +19,7 @@ from kargo_py.steps.step import Effect
 class StepRun:
     """The step that a Promotion is at. Times are of the loop's clock.
 
-    ``began``: when it started, None as long as it has not. ``config``: what its configuration was evaluated to, once it
+    ``clock``: its own, None as long as it has not started. ``config``: what its configuration was evaluated to, once it
     was. ``effect``: what its calls do outside the Promotion, once that is known. ``errs``: how many of its calls have
     erred in a row, those that do not count included, ``failing_since`` when the first of these was. ``again_at``: when
     it may be called again. ``idle``: how often in a row it had nothing new written. ``said``: what it has said last.
@@ -27,7 +28,7 @@ class StepRun:
 
     alias: str
     lookups: Lookups
-    began: float | None = None
+    clock: Steady | None = None
     config: Any = None
     is_evaluated: bool = False
     effect: Effect | None = None
@@ -49,7 +50,7 @@ class Owed:
 
 @dataclass(slots=True)
 class Run:
-    """A Promotion. ``unwritten_since``: since when news of its wait wait to be written. ``give_up_at``: of an abort.
+    """A Promotion. ``unwritten_since``: since when news of its wait wait to be written. ``abort``: its abort's clock.
 
     ``work_dir``: its working directory, once all is in it that its steps have put there; ``filling`` is the step that
     is run again for that, ``filled`` are those that were. ``uses_work_dir``: whether it may have one.
@@ -62,7 +63,7 @@ class Run:
     generation: int = 0
     secrets: Secrets = field(default_factory=Secrets)
     unwritten_since: float | None = None
-    give_up_at: float | None = None
+    abort: Steady | None = None
     step: StepRun | None = None
     work_dir: Path | None = None
     filling: str = ""

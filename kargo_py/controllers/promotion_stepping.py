@@ -69,6 +69,7 @@ from kargo_py.engine.stepping import (
     without_retry,
 )
 from kargo_py.expressions.lookups import Lookups, TooManyLookups, resolved
+from kargo_py.kube.clock import Steady
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.controller import Result
 from kargo_py.kube.errors import KubeError
@@ -170,7 +171,7 @@ class Stepping:
             kind = self._world.steps.get(current.step.uses or "") if current is not None and current.started else None
             left = None
             if current is not None and kind is not None:
-                left = self._time_left(self.context(turn, current, kind), run.at(current.alias), kind)
+                left = _time_left(self.context(turn, current, kind), kind)
             if left is not None and left <= 0:
                 return None
             if is_passing(error) and _loop_time() - run.learning_since < TOLERATED.total_seconds():
@@ -202,17 +203,18 @@ class Stepping:
     async def _enter(self, turn: Turn, current: CurrentStep) -> Result | None:
         """Start the step, or go on after it, as its ``if`` says; a Result if that cannot be told yet."""
         world, uses = self._world, current.step.uses
-        run, now = turn.run.at(current.alias), world.now()
+        run = turn.run.at(current.alias)
         try:
             if current.step.if_:
                 wanted = await self._evaluated(turn, current, condition, run.lookups)
             else:
                 wanted = not has_failed(turn.promotion.status)
         except (EvaluationError, LookupRefused) as error:
-            turn.promotion = refuse_step(turn.promotion, current, turn.run.secrets.mask(str(error)), now)
+            turn.promotion = refuse_step(turn.promotion, current, turn.run.secrets.mask(str(error)), world.now())
             return None
         except KubeError as error:
             return await self._not_entered(turn, current, run, error)
+        now = world.now()
         if not wanted:
             turn.promotion = skip_step(turn.promotion, current, now)
         elif uses is None:
@@ -221,7 +223,7 @@ class Stepping:
             why = KIND_NOT_REGISTERED(uses=uses, known=", ".join(sorted(world.steps)))
             turn.promotion = refuse_step(turn.promotion, current, why, now)
         else:
-            run.began, run.errs, run.failing_since = _loop_time(), 0, None
+            run.clock, run.errs, run.failing_since = Steady(now, _loop_time()), 0, None
             turn.promotion = start_step(turn.promotion, current, now)
         return None
 
@@ -284,7 +286,7 @@ class Stepping:
             return await self._after(turn, current, Finished(StepStatus.ERRORED, why), Rules()), False
         rules = rules_of(current.step, kind)
         context = self.context(turn, current, kind)
-        left = self._time_left(context, run, kind)
+        left = _time_left(context, kind)
         limit = None if kind.keeps_time else left
         if limit is not None and limit <= 0:
             return await self._after_time(turn, current, kind, rules)
@@ -358,7 +360,10 @@ class Stepping:
 
     def context(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepContext:
         """What the current step is called with, but for its configuration as it is evaluated."""
-        promotion, now = turn.promotion, self._world.now()
+        return self._context(turn, current, kind, self._clock(turn, current))
+
+    def _context(self, turn: Turn, current: CurrentStep, kind: Step[Any], clock: Steady) -> StepContext:
+        promotion = turn.promotion
         metadata = promotion.status.step_execution_metadata[current.index]
         context = StepContext(
             instance=self._world.instance,
@@ -369,8 +374,9 @@ class Stepping:
             actor=Actor.of(promotion.metadata.annotations.get(ANNOTATION_CREATE_ACTOR)),
             alias=current.alias,
             config=current.step.config,
-            now=now,
-            started_at=metadata.started_at.datetime if metadata.started_at is not None else now,
+            now=clock.now(_loop_time()),
+            started_at=clock.began,
+            wall_clock=self._world.now(),
             timeout=rules_of(current.step, kind).timeout,
             patience=self._world.abort_patience,
             records=records_of(promotion.status, current.alias),
@@ -390,8 +396,8 @@ class Stepping:
         """What a *step* that has ended is called with once more; raises as :meth:`_evaluated`."""
         lookups = Lookups(turn.run.secrets)
         config = await self._evaluated(turn, step, partial(configuration_for, type(kind)), lookups)
-        context = self.context(turn, step, kind)
-        return dataclasses.replace(context, config=config, started_at=context.now, records=(), awaited=(), errors=0)
+        context = self._context(turn, step, kind, Steady(self._world.now(), _loop_time()))
+        return dataclasses.replace(context, config=config, records=(), awaited=(), errors=0)
 
     def _spare(self, turn: Turn, context: StepContext) -> Callable[[], int]:
         raw, records = turn.raw, context.records
@@ -414,17 +420,13 @@ class Stepping:
 
     # -- time -----------------------------------------------------------------------------------------------------
 
-    def _time_left(self, context: StepContext, run: StepRun, kind: Step[Any]) -> float | None:
-        """Seconds that the step may still take, None without limit.
-
-        By our own clock from when this process started it; the wall clock says only how much of the time a process
-        before this one has used.
-        """
-        if kind.keeps_time or context.timeout is None:
-            return context.time_left(context.records)
-        if run.began is None:
-            run.began = _loop_time() - max((context.now - context.started_at).total_seconds(), 0.0)
-        return run.began + context.timeout.total_seconds() - _loop_time()
+    def _clock(self, turn: Turn, current: CurrentStep) -> Steady:
+        """The step's own, from when this process started it or first saw that it runs."""
+        run, now = turn.run.at(current.alias), self._world.now()
+        if run.clock is None:
+            started_at = turn.promotion.status.step_execution_metadata[current.index].started_at
+            run.clock = Steady.since(started_at.datetime if started_at is not None else now, now, _loop_time())
+        return run.clock
 
     async def _after_time(
         self, turn: Turn, current: CurrentStep, kind: Step[Any], rules: Rules
@@ -446,7 +448,7 @@ class Stepping:
         last = without_retry(noted) or run.said
         text = STEP_TIMED_OUT(alias=context.alias, time=context.time) + (f": {last}" if last else "")
         outcome = outcome_of_answer(await self._world.executor.time_out(kind, context, text))
-        overdue = -(self._time_left(context, run, kind) or 0.0)
+        overdue = -(_time_left(context, kind) or 0.0)
         match outcome:
             case Erred():
                 text = f"{text}; {outcome.message}"
@@ -573,6 +575,14 @@ class Stepping:
         turn.promotion = promotion.replace(status=status or promotion.status)
         await self._writer.record(turn)
         return _after_wait(outcome, again, limit)
+
+
+def _time_left(context: StepContext, kind: Step[Any]) -> float | None:
+    """Seconds that the step may still take, None without limit.
+
+    Of one that keeps its time itself they are those of the target that was free last.
+    """
+    return context.time_left(context.records if kind.keeps_time else ())
 
 
 def _again_in(outcome: Waiting) -> float:

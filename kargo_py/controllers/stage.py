@@ -16,8 +16,8 @@ import structlog
 from kargo_py.api.meta import ObjectMeta
 from kargo_py.api.names import FINALIZER
 from kargo_py.api.promotion import HealthCheckStep, Promotion, phase_of
-from kargo_py.api.stage import HealthState, Stage, worst
-from kargo_py.api.types import JsonObject
+from kargo_py.api.stage import HealthState, Stage, StageStatus, worst
+from kargo_py.api.types import JsonObject, Time
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.health import fingerprint
 from kargo_py.controllers.control_flow import control_flow_status
@@ -33,6 +33,7 @@ from kargo_py.controllers.template import Template
 from kargo_py.controllers.templates import Templates
 from kargo_py.controllers.world import World, freight_mentions, freight_origin, stage_of
 from kargo_py.deployers.base import HealthVerdict
+from kargo_py.kube.clock import Steady
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.controller import Controller, Result
 from kargo_py.kube.errors import KubeError, NotFound
@@ -69,6 +70,7 @@ class StageReconciler:
     def __init__(self, world: World) -> None:
         self._world = world
         self._ended_since: dict[Key, tuple[str, float]] = {}
+        self._since_last: dict[Key, tuple[tuple[str, Time], Steady]] = {}
         self._known: dict[Key, str] = {}
         self._untold: dict[Key, Verified] = {}
         self._templates = Templates(world)
@@ -155,6 +157,7 @@ class StageReconciler:
 
     def _forget(self, key: Key) -> None:
         self._ended_since.pop(key, None)
+        self._since_last.pop(key, None)
         self._known.pop(key, None)
         self._untold.pop(key, None)
 
@@ -204,7 +207,13 @@ class StageReconciler:
         folded = fold_ended(stage, promotions)
         held = checks(folded)
         situation = Situation(
-            stage, promotions, self._verdict(held), world.now(), self._since(key, stage, promotions), template
+            stage,
+            promotions,
+            self._verdict(held),
+            world.now(),
+            self._since(key, stage, promotions),
+            template,
+            self._waited(key, folded),
         )
         next_ = outlook(situation, folded, held)
         if next_.write:
@@ -266,6 +275,19 @@ class StageReconciler:
             since = now
         self._ended_since[key] = (current.name, since)
         return now - since
+
+    def _waited(self, key: Key, status: StageStatus) -> timedelta | None:
+        """How long ago the last Promotion ended: by our own clock from when this process first saw that it has."""
+        last = status.last_promotion
+        if last is None or last.finished_at is None:
+            self._since_last.pop(key, None)
+            return None
+        time = asyncio.get_running_loop().time()
+        end = (last.name, last.finished_at)
+        known = self._since_last.get(key)
+        if known is None or known[0] != end:
+            known = self._since_last[key] = (end, Steady.since(last.finished_at.datetime, self._world.now(), time))
+        return known[1].passed(time)
 
     # -- health ---------------------------------------------------------------------------------------------------
 

@@ -65,22 +65,33 @@ def queue(promotions: Sequence[Promotion]) -> list[Promotion]:
     return sorted(waiting, key=lambda p: (not p.running, p.queue_order))
 
 
-def following(stage: Stage, status: StageStatus, promotions: Sequence[Promotion], now: datetime) -> Promotion | None:
+def following(
+    stage: Stage, status: StageStatus, promotions: Sequence[Promotion], waited: timedelta
+) -> Promotion | None:
     """The Promotion that may start now; what runs already goes on.
 
     None starts while the Stage is being deleted or the last one is being judged, nor where there is nothing to run, nor
-    before its Freight is known.
+    before its Freight is known. *waited*: how long ago the last one ended.
     """
     first = next(iter(queue(promotions)), None)
     if first is None or first.running:
         return first
     if stage.metadata.deletion_timestamp is not None or stage.is_control_flow or not first.spec.freight:
         return None
-    return None if judging_left(status, now) else first
+    return None if judging_left(status, waited) else first
 
 
-def judging_left(status: StageStatus, now: datetime) -> float | None:
-    """Seconds for which the next Promotion has to wait at most for the verdict on the last one; None: not at all."""
+def since_last(status: StageStatus, now: datetime) -> timedelta:
+    """How long ago, by the wall clock, the last Promotion ended; nothing if there was none."""
+    last = status.last_promotion
+    return now - last.finished_at.datetime if last is not None and last.finished_at is not None else timedelta()
+
+
+def judging_left(status: StageStatus, waited: timedelta) -> float | None:
+    """Seconds for which the next Promotion has to wait at most for the verdict on the last one; None: not at all.
+
+    *waited*: how long ago the last one ended.
+    """
     last = status.last_promotion
     if last is None or last.finished_at is None or last.status is None:
         return None
@@ -88,7 +99,7 @@ def judging_left(status: StageStatus, now: datetime) -> float | None:
         return None
     if status.health.status not in {HealthState.UNKNOWN, HealthState.PROGRESSING}:
         return None
-    left = (JUDGING_LIMIT - (now - last.finished_at.datetime)).total_seconds()
+    left = (JUDGING_LIMIT - waited).total_seconds()
     return min(left, JUDGING_LIMIT.total_seconds()) if left > 0 else None
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from kargo_py.api.names import ANNOTATION_REFRESH
 from kargo_py.api.promotion import HealthCheckStep, Promotion, PromotionPhase
 from kargo_py.api.stage import Stage, StageStatus
 from kargo_py.controllers.stage_conditions import summary, with_conditions
 from kargo_py.controllers.stage_health import judge
-from kargo_py.controllers.stage_queue import following, judging_left, queue, reference
+from kargo_py.controllers.stage_queue import following, judging_left, queue, reference, since_last
 from kargo_py.controllers.stage_size import bounded, cut
 from kargo_py.controllers.stage_verification import Verified, verify
 from kargo_py.controllers.template import Template
@@ -53,7 +53,8 @@ class Situation:
 
     ``promotions``: those that ended, the current one, those that run, and of the others the next one at least.
     ``ended_since``: seconds by our clock since the end of the current Promotion was first seen, None if it runs.
-    ``template``: the Stage's, None if it could not be read.
+    ``template``: the Stage's, None if it could not be read. ``waited``: how long ago by our clock the last Promotion
+    ended, None: that is what the wall clock says.
     """
 
     stage: Stage
@@ -62,6 +63,7 @@ class Situation:
     now: datetime
     ended_since: float | None = None
     template: Template | None = None
+    waited: timedelta | None = None
     by_name: dict[str, Promotion] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,7 +80,7 @@ def outlook(situation: Situation, folded: StageStatus, held_checks: Sequence[Hea
     if running is None:
         status = judge(status, verdict, held_checks)
         status, verified = verify(stage, status, now)
-        running = following(stage, status, situation.promotions, now)
+        running = following(stage, status, situation.promotions, _waited(situation, status))
         if running is not None:
             status = status.replace(current_promotion=reference(running))
     again = _look_again(situation, status) if running is None else None
@@ -100,8 +102,12 @@ def _running(status: StageStatus, situation: Situation) -> Promotion | None:
     return situation.by_name.get(current.name) if current is not None else None
 
 
+def _waited(situation: Situation, status: StageStatus) -> timedelta:
+    return situation.waited if situation.waited is not None else since_last(status, situation.now)
+
+
 def _look_again(situation: Situation, status: StageStatus) -> float | None:
-    waiting = judging_left(status, situation.now) if queue(situation.promotions) else None
+    waiting = judging_left(status, _waited(situation, status)) if queue(situation.promotions) else None
     times = (situation.verdict.recheck_after, waiting)
     return min((seconds for seconds in times if seconds is not None), default=None)
 

@@ -23,7 +23,7 @@ from kargo_py.controllers.promotion import (
     cannot_run,
 )
 from kargo_py.controllers.promotion_stepping import NO_STEP_RUNS, NO_USES
-from kargo_py.controllers.stage_queue import judging_left
+from kargo_py.controllers.stage_queue import judging_left, since_last
 from kargo_py.controllers.why import (
     ARGOCD_CLOCK,
     IS_BEING_DELETED,
@@ -442,7 +442,7 @@ class _Answer:
             if not hidden:
                 self.say(IN_THE_QUEUE(position=position, count=max(len(behind), 1), stage=stage.name))
             return False
-        if (left := judging_left(stage.status, self.facts.now)) is not None:
+        if (left := judging_left(stage.status, since_last(stage.status, self.facts.now))) is not None:
             health = stage.status.health.status if stage.status.health is not None else HealthState.UNKNOWN
             self.say(STAGE_JUDGES(stage=stage.name, health=health, left=in_short(timedelta(seconds=left))))
             return False

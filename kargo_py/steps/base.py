@@ -43,6 +43,8 @@ ROOM = 512 * 1024
 class StepContext:
     """What a step knows of the Promotion it is part of.
 
+    ``now`` is the step's own clock: ``started_at`` and what has passed since, however the wall clock is set meanwhile.
+    ``wall_clock`` is that one, for comparing with dates from elsewhere; None: it says the same.
     ``records`` are this step's own, as they stand in the Promotion's status. ``instance`` names the control plane.
     ``timeout`` None: the step may take as long as it takes; it counts from ``started_at``. What is being stopped is
     waited for as long as ``patience``. ``taken_over``: the Promotion was Running without records when it was read, so
@@ -80,6 +82,7 @@ class StepContext:
     collection: FreightCollection | None = None
     mask: Callable[[Any], Any] = _open
     threshold: int | None = None
+    wall_clock: datetime | None = None
 
     @property
     def room(self) -> int:

@@ -1,10 +1,10 @@
 """Our side: the real decisions, and the shell around them as the code has it.
 
 The decision is :func:`kargo_py.argocd.operation.decide_operation` itself. The shell is that of
-``deployers/argocd.py`` (``pursue``, ``stop``, ``_start``, ``outdated``), ``steps/argocd_update.py`` (``_look``,
-``_repeat``), ``kube/writes.py`` (``guarded_patch``) and ``controllers/{promotion,sweep}.py``, one move for each turn of
-their loops. A decision and the write that follows it are one move: what others do in between is the same as a cache
-that is behind, or as a request that lands late.
+``deployers/argocd.py`` (``pursue``, ``stop``, ``_start``, ``outdated``), ``steps/argocd_update_looking.py``
+(``_look``, ``_repeat``), ``kube/writes.py`` (``guarded_patch``) and ``controllers/{promotion,sweep}.py``, one move for
+each turn of their loops. A decision and the write that follows it are one move: what others do in between is the same
+as a cache that is behind, or as a request that lands late.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class Protocol:
       record before the first event). ``records_first``: the intent is durable before the start
       (``PromotionReconciler._run`` writes an ``Intend`` and calls again).
     * ``new_stamps``, ``limits_attempts``: each attempt has a stamp of its own, and there are not more than allowed
-      (``ArgoCDUpdate._repeat``).
+      (``Targets._repeat``).
     * ``guards_start``, ``guards_end``: writes are guarded by what was decided on (``start.start_patch``,
       ``stop.terminate_patch``). ``restores_operation``, ``keeps_operation``: an orphan is ended with its operation put
       back, and ``.operation`` is never removed (``stop.terminate_patch``).
@@ -219,11 +219,11 @@ class Protocol:
     * ``remembers_unknown``: a conflict after an unknown outcome does not make an attempt "never issued" again
       (``ArgoCD._start``, by the cause that ``writes._settle`` and ``_look`` give it).
     * ``keeps_ends``: an attempt that has ended is not made Refused when the next one cannot be made
-      (``ArgoCDUpdate._repeat``).
+      (``Targets._repeat``).
     * ``looks_before_superseded``: "superseded" and "lost" are not concluded from the cache alone (``ArgoCD.pursue``,
       ``ArgoCD.stop``).
     * ``doubts_absence``: what is given up is "not started" only if the Application shows that
-      (``deployers.argocd._may_have_begun``, ``argocd_update._left``).
+      (``deployers.argocd._may_have_begun``, ``argocd_update_records.left``).
     * ``adopts_to_stop``: what a real Kargo has started is adopted also in order to abort it (``ArgoCDUpdate.stop``,
       ``PromotionReconciler._abort``, ``ArgoCD.adopt``).
     * ``records_before_ending``: that the step has had its time is durable before anything is terminated for that
@@ -233,9 +233,9 @@ class Protocol:
     * ``doubts_other_state``: what is given up is "not started" only if the operation seen is that of the intent, where
       an ApplicationSet removes the annotation (``deployers.argocd._may_have_begun``).
     * ``keeps_pause``: an attempt that has ended, and waits for the next one to be made, keeps its end when the time of
-      the step is over (``argocd_update._left``).
+      the step is over (``argocd_update_records.left``).
     * ``takes_back_all``: onAbort: revert puts back what any attempt has changed, not the last one only
-      (``argocd_update._changes``).
+      (``argocd_update_records.changes``).
     * ``knows_adopted``: what was adopted has begun, whatever the Application shows
       (``deployers.argocd._may_have_begun``).
     * ``doubts_no_state``: that there was no operation's state at the intent proves nothing later, a start resets it

@@ -1,13 +1,13 @@
-"""How people are told how long something has lasted."""
+"""A clock that nobody sets, and how people are told how long something has lasted."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, strategies as st
 
-from kargo_py.kube.clock import in_short
+from kargo_py.kube.clock import Steady, in_short
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,22 @@ def test_any(lasted: timedelta) -> None:
     """It is always short, and has no spaces: it stands in a column."""
     assert 2 <= len(in_short(lasted)) <= 10
     assert " " not in in_short(lasted)
+
+
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+
+
+class TestSteady:
+    def test_what_a_process_before_has_used(self) -> None:
+        """That is what the wall clock says; from then on it is not asked."""
+        clock = Steady.since(NOON, NOON + timedelta(minutes=2), time=1000.0)
+
+        assert clock.passed(1000.0) == timedelta(minutes=2)
+        assert clock.now(1060.0) == NOON + timedelta(minutes=3)
+
+    def test_what_is_recorded_for_later(self) -> None:
+        """The clock was set back, or somebody has edited it: it began now, and nothing was used."""
+        clock = Steady.since(datetime.max.replace(tzinfo=UTC), NOON, time=1000.0)
+
+        assert (clock.began, clock.passed(1000.0)) == (NOON, timedelta(0))
+        assert clock.now(1060.0) == NOON + timedelta(minutes=1)

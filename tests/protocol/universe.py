@@ -180,6 +180,7 @@ class Universe:
 
     lines: list[Line] = field(default_factory=list)
     zero: float = 0.0
+    ahead: timedelta = timedelta()
     versions: list[JsonObject] = field(default_factory=list)
     core: ApiServer = field(init=False)
     user: RestClient = field(init=False)
@@ -197,6 +198,10 @@ class Universe:
 
     def now(self) -> datetime:
         return NOON + timedelta(seconds=asyncio.get_running_loop().time() - self.zero)
+
+    def our_now(self) -> datetime:
+        """The wall clock of our processes; somebody may set it."""
+        return self.now() + self.ahead
 
     @asynccontextmanager
     async def argocd(self, version: Version = Version.V3_6, **timing: Any) -> AsyncIterator[SimulatedArgoCD]:
@@ -236,7 +241,7 @@ class Universe:
             recorder=recorder,
             steps={**made(BUILT_IN, Services(line, argocd)), **(further or {})},
             checkers={USES: argocd},
-            now=self.now,
+            now=self.our_now,
             **{"executor": executor(), **options},
         )
         caches: list[Cache[Any]] = [*world.caches]

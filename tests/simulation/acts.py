@@ -176,6 +176,10 @@ async def stop_argocd(sim: Simulation, act: Act) -> None:
         await sim.start_argocd()
 
 
+async def set_clock(sim: Simulation, act: Act) -> None:
+    sim.ahead += act.how["by"]
+
+
 async def compact(sim: Simulation, _act: Act) -> None:
     sim.compact()
 
@@ -204,6 +208,7 @@ ACTS: Mapping[str, Doing] = {
     "cut off": cut_off,
     "stop Argo CD": stop_argocd,
     "compact": compact,
+    "set clock": set_clock,
 }
 
 

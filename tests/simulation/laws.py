@@ -6,11 +6,13 @@ Each is a function from a history to what breaks it. The names are those by whic
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kargo_py.api.types import Duration
 from kargo_py.kube.resources import Key
 from tests.explorer.laws import (
     DOUBLE_START,
@@ -42,6 +44,7 @@ from tests.simulation.history import (
 
 ONE_AT_A_TIME = "6 one at a time per Stage"
 CRASHED = "8 bad input never crashes"
+CLOCKS_COMPARED = "9 clocks are never compared across machines"
 RESTLESS = "at rest nothing is written again and again"
 
 APPLICATION, PROMOTION, STAGE = "Application", "Promotion", "Stage"
@@ -63,6 +66,8 @@ TO_TAKE_IN = 0.5
 
 AT_REST = 2
 """How often one object may be written by us within the seconds of REST: Argo CD's verdict may change."""
+
+_TIMED_OUT = re.compile(r"timed out after (\w+)")
 
 REST = 100.0
 """Seconds of which there is nothing to say."""
@@ -375,6 +380,28 @@ def never_crashes(history: History) -> Iterator[str | tuple[Write, str]]:
     yield from history.crashes
 
 
+def time_is_kept(history: History) -> Iterator[str | tuple[Write, str]]:
+    """No step has had its time before that has passed, however our wall clock is set.
+
+    What is known of the time before a restart is what the wall clock says.
+    """
+    pending: dict[Key, float] = {}
+    lives: dict[Key, int] = {}
+    for write in history.of(PROMOTION):
+        if write.old is None:
+            pending[write.key] = write.time
+        phase = phase_of(write.new)
+        if phase == "Running" and phase_of(write.old) != "Running":
+            lives[write.key] = write.life
+        if write.new is None or phase not in TERMINAL or phase_of(write.old) in TERMINAL:
+            continue
+        if (found := _TIMED_OUT.search(write.new["status"].get("message") or "")) is None:
+            continue
+        lasted, time = write.time - pending[write.key], Duration(found[1]).seconds
+        if lives.get(write.key) == write.life and lasted < time:
+            yield write, f"{write.key.name} had {time:.0f} s, and timed out after {lasted:.0f} s"
+
+
 def no_orphan(history: History) -> Iterator[str | tuple[Write, str]]:
     """No write of ours leaves an operation in progress that is not asked for."""
     for write in history.of(APPLICATION):
@@ -443,6 +470,7 @@ LAWS: Mapping[str, Law] = {
     ONE_AT_A_TIME: one_at_a_time,
     FALSE_RECORD: record_is_true,
     CRASHED: never_crashes,
+    CLOCKS_COMPARED: time_is_kept,
     ORPHAN: no_orphan,
     NOT_TAKEN_BACK: is_taken_back,
     RESTLESS: at_rest,

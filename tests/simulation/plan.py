@@ -127,6 +127,7 @@ def plan(seed: int) -> Plan:
         happenings.append(_upheaval(chance))
     for _ in range(chance.choice([0, 0, 1, 3, 6])):
         happenings.append(_mishap(chance))
+    happenings += _clock_jumps(seed)
     return Plan(
         seed=seed,
         argocd=chance.choice(["3.5", "3.6"]),
@@ -283,6 +284,15 @@ _REQUESTS = {
 
 
 _ENDINGS: Sequence[Literal["clean", "cut", "torn"]] = ("clean", "cut", "torn")
+
+
+def _clock_jumps(seed: int) -> list[Happening]:
+    """Our wall clock is set; drawn by itself, so that a seed is what it was before there was this."""
+    chance = random.Random(f"clock {seed}")
+    return [
+        Act(chance.uniform(0, ACTIVE), "set clock", "", {"by": chance.choice([86400.0, 90.0, -90.0, -86400.0])})
+        for _ in range(chance.choice([0, 0, 1, 2]))
+    ]
 
 
 def _mishap(chance: random.Random) -> Mishap:

@@ -28,6 +28,7 @@ from kargo_py.controllers import (
 from kargo_py.controllers.promotion import PromotionReconciler
 from kargo_py.deployers import argocd as deployer
 from kargo_py.kube.client import PatchType
+from kargo_py.kube.clock import Steady
 from kargo_py.kube.queue import WorkQueue
 from kargo_py.local.apiserver.faults import Delay, FreezeWatch, Refuse
 from kargo_py.steps.base import StepContext
@@ -41,7 +42,7 @@ from tests.explorer.laws import (
     ORPHAN,
     TRESPASS,
 )
-from tests.simulation.laws import CRASHED, ONE_AT_A_TIME
+from tests.simulation.laws import CLOCKS_COMPARED, CRASHED, ONE_AT_A_TIME
 from tests.simulation.plan import LONG, Act, Mishap, Plan, plan
 from tests.simulation.shrink import shrink
 from tests.simulation.simulation import run
@@ -163,6 +164,16 @@ def _stumbles_over_annotations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stepping_module, "read_abort", read)
 
 
+def _reads_the_wall_clock_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    steady = stepping_module.Stepping._clock
+
+    def clock(self: Any, turn: Any, current: Any) -> Steady:
+        turn.run.at(current.alias).clock = None
+        return steady(self, turn, current)
+
+    monkeypatch.setattr(stepping_module.Stepping, "_clock", clock)
+
+
 def _asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs a Promotion whether its Stage has acknowledged it or not."""
     reconcile = PromotionReconciler.reconcile
@@ -236,6 +247,12 @@ PLANTED: Sequence[Planted] = [
         CRASHED,
         _stumbles_over_annotations,
         _story(_HANG, _promote(1), Act(3, "annotate badly", "p1")),
+    ),
+    Planted(
+        "reads the wall clock each time",
+        CLOCKS_COMPARED,
+        _reads_the_wall_clock_each_time,
+        _story(_HANG, _promote(1, timeout="1m"), Act(10, "set clock", "", {"by": 86400.0})),
     ),
     Planted(
         "runs what its Stage has not acknowledged",

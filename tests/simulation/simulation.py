@@ -112,6 +112,7 @@ class Simulation:
     argocd_runs: bool = False
     watcher: asyncio.Task[None] | None = None
     over: bool = False
+    ahead: float = 0.0
     core: ApiServer = field(init=False)
     faulty: Faulty = field(init=False)
     user: RestClient = field(init=False)
@@ -139,7 +140,7 @@ class Simulation:
         return ZERO + timedelta(seconds=self.loop.time())
 
     def _our_now(self) -> datetime:
-        return self.now() + timedelta(seconds=self.plan.skew)
+        return self.now() + timedelta(seconds=self.plan.skew + self.ahead)
 
     def _latency(self, name: str) -> Latency:
         return Latency(random.Random(f"latency {name} {self.plan.seed}"), self.plan.latency)

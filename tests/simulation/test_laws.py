@@ -21,7 +21,7 @@ from tests.explorer.laws import (
     TRESPASS,
 )
 from tests.simulation.history import History, Seen, Write
-from tests.simulation.laws import CRASHED, ONE_AT_A_TIME, RESTLESS, Violation, judge
+from tests.simulation.laws import CLOCKS_COMPARED, CRASHED, ONE_AT_A_TIME, RESTLESS, Violation, judge
 from tests.simulation.plan import OURS
 
 JsonObject = dict[str, Any]
@@ -359,6 +359,10 @@ def crashes(story: Story) -> None:
     story.crashes.append("reconcile crashed: KeyError")
 
 
+def times_out_early(story: Story) -> None:
+    story.begin().sync("Failed").end("Failed", "Failed", message="timed out after 1m0s; it runs")
+
+
 def leaves_an_orphan(story: Story) -> None:
     story.begin()
     ours = operation(stamp())
@@ -410,6 +414,7 @@ PLANTED: Sequence[tuple[Callable[[Story], None], str]] = [
     (does_not_say_why, FALSE_RECORD),
     (forgets_what_it_was_shown, FALSE_RECORD),
     (crashes, CRASHED),
+    (times_out_early, CLOCKS_COMPARED),
     (leaves_an_orphan, ORPHAN),
     (keeps_its_change, NOT_TAKEN_BACK),
     (writes_for_ever, RESTLESS),

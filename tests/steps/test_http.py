@@ -85,6 +85,15 @@ class TestCall:
         assert asked.headers["x-a"] == "b"
         assert asked.content.decode() == '{"a": "ü"}'
 
+    async def test_dates(self) -> None:
+        """They are compared with the wall clock, which may have been set since the step began."""
+        handler, _ = answering(httpx.Response(503, headers={"Retry-After": "Tue, 01 Dec 2026 12:00:30 GMT"}))
+        here = context({"url": URL}, threshold=3, wall_clock=datetime(2026, 12, 1, 12, tzinfo=UTC))
+        outcome = await step(handler).run(here)
+
+        assert isinstance(outcome, Erred)
+        assert outcome.retry_after == 30
+
     async def test_configuration(self) -> None:
         """What is wrong is told, and nothing is sent."""
         handler, asked = answering(httpx.Response(200))
