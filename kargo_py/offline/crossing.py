@@ -144,7 +144,7 @@ def _named(manifest: Manifest, known: Objects, kind: str, path: Path) -> Iterato
 
 def _freight(manifest: Manifest, known: Objects) -> Iterator[Finding]:
     """Tell if the Freight of a Promotion is not there, or is given by its alias."""
-    path: Path = ("spec", "freight")
+    path = ("spec", "freight")
     for finding in _named(manifest, known, "Freight", path):
         name = _text(manifest.value, *path)
         for one in known.by_kind.get("Freight", ()):
