@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kargo_py.expressions.writing import quoted
@@ -120,6 +120,23 @@ class Secrets:
         """A password of digits alone may have been taken for a number."""
         written = {str(value), str(int(value))} if value - value == 0 else {str(value)}
         return any(len(text) >= _SHORTEST_PART and text in self._texts for text in written)
+
+
+class AllSecret(Secrets):
+    """While it is not known what is secret: every text may be, but those that are *known* not to be."""
+
+    def __init__(self, instead: str, known: Iterable[str] = ()) -> None:
+        """*instead* is what stands where others would have been."""
+        super().__init__()
+        self._instead = instead
+        self._known = frozenset(known)
+
+    def mask(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return value if not value or value in self._known else self._instead
+        if isinstance(value, dict):
+            return {self.mask(name): self.mask(item) for name, item in value.items()}
+        return [self.mask(item) for item in value] if isinstance(value, list) else value
 
 
 def _add_span(spans: _Spans, begin: int, end: int) -> None:
