@@ -315,6 +315,8 @@ async def test_an_end_is_not_forgotten_while_there_is_no_stage() -> None:
             process.line.before_patch = fail
             await world.run(toy("once"), toy())
             await called(once)
+            orphan = encode({"metadata": {"ownerReferences": None}})
+            await world.user.patch(PROMOTIONS, Key(PROJECT, "p1"), orphan, codec=JSON)
             await world.user.delete(STAGES, Key(PROJECT, "dev"))
             await asyncio.sleep(5)
             failing = False
