@@ -1,10 +1,10 @@
 """How one call of a step is made: so that no step can hold up, or bring down, anything but itself.
 
 A call that only asks API servers (:attr:`~kargo_py.steps.step.Work.API`) is awaited, and cancelled where an abort was
-asked for and it does not end by itself. Every other one runs as a task of
-its own, one of so many of its kind of work: if it ends within a beat, its answer is given at once; else it goes on, the
-Promotion is left, and comes again when it has ended. A call whose time is up is cancelled at once. Nothing that a step
-raises or answers comes out of here unexplained.
+asked for and it does not end by itself. Every other one runs as a task of its own, one of so many of its kind of work:
+if it ends within a beat, its answer is given at once; else it goes on, the Promotion is left, and comes again when it
+has ended. A call whose time is up is cancelled at once. Nothing that a step raises or answers comes out of here
+unexplained.
 
 Nothing of this is on record: a call that was under way when the process died is made again by the next one.
 """
