@@ -21,6 +21,7 @@ from kargo_py.controllers.events import STAGE_NOT_FOUND, no_stage_event
 from kargo_py.controllers.freight_choice import freight_of
 from kargo_py.controllers.promotion_aborting import Aborting
 from kargo_py.controllers.promotion_admission import Admission, Admitted, Held, Refused
+from kargo_py.controllers.promotion_calling import Calling
 from kargo_py.controllers.promotion_filling import work_dir_use
 from kargo_py.controllers.promotion_runs import Run, Runs, Turn
 from kargo_py.controllers.promotion_size import embedded
@@ -107,8 +108,9 @@ class PromotionReconciler:
         self._admission = Admission(world)
         self.teller = Teller(world)
         self._writer = Writer(world, self.teller)
-        self._stepping = Stepping(world, self._writer, self.teller, self._enqueue)
-        self._aborting = Aborting(world, self._writer, self._stepping)
+        calling = Calling(world)
+        self._stepping = Stepping(world, self._writer, self.teller, calling, self._enqueue)
+        self._aborting = Aborting(world, self._writer, calling, self._stepping)
 
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Promotion."""
@@ -255,10 +257,11 @@ class PromotionReconciler:
         if promotion.phase == PromotionPhase.PENDING:
             reason = _STAGE_NOT_FOUND if found is None else _STAGE_UNREADABLE
             await self._writer.write_if_news(raw, promotion, held_up(promotion, reason, why, world.now()))
-        elif (current := current_step(promotion)) is not None and current.started:
-            await self._writer.write_if_news(
-                raw, promotion, promotion.replace(status=with_message(promotion.status, why))
-            )
+            return
+        # What could not be written yet must not get lost: by a write without it a step would be called once more.
+        running = (await self._turn(raw, promotion)).promotion
+        if (current := current_step(running)) is not None and current.started:
+            await self._writer.write_if_news(raw, promotion, running.replace(status=with_message(running.status, why)))
 
     async def _forget(self, key: Key) -> None:
         """The Promotion has ended, or is gone: nothing of it goes on, and nothing is kept."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from functools import partial
 from typing import Any
+
+import structlog
 
 from kargo_py.api.abort import ANNOTATION_ABORT, Abort, AbortError, latched_abort, read_abort
 from kargo_py.api.promotion import Promotion, StepStatus
 from kargo_py.controllers.events import abort_not_understood_event
+from kargo_py.controllers.promotion_calling import Calling
 from kargo_py.controllers.promotion_runs import Turn
 from kargo_py.controllers.promotion_stepping import LEAST_PAUSE, Stepping
 from kargo_py.controllers.promotion_writing import DeletedError, Writer
 from kargo_py.controllers.world import World
 from kargo_py.deployers.base import RecordError
-from kargo_py.engine.execution import Answer, Raised
+from kargo_py.engine.execution import Answer, CalledOff, Raised, nobody
 from kargo_py.engine.guarding import described
 from kargo_py.engine.machine import abort, current_step, latch_abort
 from kargo_py.engine.masking import masked_error, recordable
@@ -54,6 +58,15 @@ NOT_STOPPED = message(
     shown=Shown.PROMOTION,
 )
 
+SECRETS_NOT_READ = message(
+    "Secrets of earlier steps cannot be read",
+    do="A Promotion is aborted after a restart, and what its steps say is not told, since that might be secret. "
+    "`error` says why; what runs is stopped all the same.",
+    shown=Shown.LOG,
+)
+
+_log = structlog.get_logger(__name__)
+
 _ITS_DELETION = "its deletion"
 _AGAIN = 5.0
 
@@ -61,8 +74,9 @@ _AGAIN = 5.0
 class Aborting:
     """Aborts Promotions."""
 
-    def __init__(self, world: World, writer: Writer, stepping: Stepping) -> None:
+    def __init__(self, world: World, writer: Writer, calling: Calling, stepping: Stepping) -> None:
         self._world = world
+        self._calling = calling
         self._writer = writer
         self._stepping = stepping
 
@@ -113,7 +127,7 @@ class Aborting:
             assert current is not None  # noqa: S101 - _stop waits for the current step only
             message = ABORTING_AND_WAITING(actor=asked.by, message=outcome.message)
             return await self._stepping.wait(turn, current, dataclasses.replace(outcome, message=message))
-        if isinstance(outcome, Intend):
+        if isinstance(outcome, Intend | CalledOff):
             return Result(requeue_after=LEAST_PAUSE)
         await self._end(turn, asked, outcome)
         return None
@@ -122,8 +136,8 @@ class Aborting:
         turn.promotion = abort(turn.promotion, asked, outcome, self._world.now())
         await self._writer.end(turn.raw, turn.promotion)
 
-    async def _stop(self, turn: Turn, asked: Abort) -> StopOutcome:
-        """Have the current step end what it has under way. Raises KubeError."""
+    async def _stop(self, turn: Turn, asked: Abort) -> StopOutcome | CalledOff:
+        """Have the current step end what it has under way; by force it is to be told so again. Raises KubeError."""
         promotion = turn.promotion
         current = current_step(promotion)
         kind = self._world.steps.get(current.step.uses or "") if current is not None and current.started else None
@@ -131,17 +145,32 @@ class Aborting:
             left = [f"{record.kind} {record.key}" for record in records_of(promotion.status) if not record.state.final]
             return Finished(StepStatus.ABORTED, LEFT_RUNNING(targets=", ".join(left)) if left else "")
         give_up = asked.force or self._out_of_patience(turn, asked)
-        context = await self._stepping.context_to_stop(turn, current, kind, give_up=give_up)
-        answer = await self._world.executor.stop(kind, context, give_up=give_up)
+        if turn.run.knows_secrets is None:
+            try:
+                await self._calling.learn_secrets(turn)
+            except KubeError as unread:
+                # What runs is stopped all the same.
+                _log.warning(SECRETS_NOT_READ(), promotion=str(turn.key), error=str(unread))
+        context = await self._calling.context_to_stop(turn, current, kind, give_up=give_up)
+        forced = partial(self._forced, turn) if not give_up else nobody
+        answer = await self._world.executor.stop(kind, context, give_up=give_up, asked=forced)
+        if isinstance(answer, CalledOff):
+            return answer
+        secrets = self._calling.secrets(turn)
         if isinstance(answer, Raised):
             error = answer.error
             if isinstance(error, KubeError):
-                error = masked_error(error, turn.run.secrets)
+                error = masked_error(error, secrets)
             outcome = await self._not_stopped(context, kind, error, give_up=give_up)
         else:
             outcome = answer if isinstance(answer, Intend | Waiting) else _finished(answer)
-        masked = recordable(outcome, current.alias, turn.run.secrets)
+        masked = recordable(outcome, current.alias, secrets)
         return masked if isinstance(masked, Intend | Waiting) else _finished(masked)
+
+    def _forced(self, turn: Turn) -> Abort | None:
+        """The request not to wait, if there is one by now."""
+        asked = self._calling.asked(turn.promotion)
+        return asked if asked is not None and asked.force else None
 
     async def _not_stopped(
         self, context: StepContext, kind: Step[Any], error: BaseException, *, give_up: bool

@@ -7,24 +7,25 @@ it: then the steps that have filled it are called once more, in their order. Wha
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kargo_py.api.promotion import PromotionStep, StepStatus
 from kargo_py.controllers.lookups import LookupRefused
+from kargo_py.controllers.promotion_calling import Calling
 from kargo_py.controllers.promotion_runs import Turn
 from kargo_py.controllers.world import World
 from kargo_py.engine.evaluation import EvaluationError
-from kargo_py.engine.execution import Answer, Raised, TimedOut
+from kargo_py.engine.execution import CalledOff, Raised, TimedOut
 from kargo_py.engine.machine import CurrentStep
 from kargo_py.engine.retries import is_passing, outcome_of, rules_of
 from kargo_py.engine.work_dirs import WorkDirError
 from kargo_py.kube.errors import KubeError
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, Waiting
+from kargo_py.steps.base import Erred, Finished, Intend, StepOutcome, Waiting
 from kargo_py.steps.step import Step, WorkDirUse
 
 NOT_FILLED_AGAIN = message(
@@ -40,18 +41,13 @@ STILL_WAITS = message(
     shown=Shown.PROMOTION,
 )
 
-ContextOf = Callable[[Turn, CurrentStep, Step[Any]], Awaitable[StepContext]]
-
 
 class Filling:
-    """Sees that the steps find in the working directory what those before have put there.
+    """Sees that the steps find in the working directory what those before have put there."""
 
-    *context_of* makes what a step that has ended is called with once more; it raises what evaluating raises.
-    """
-
-    def __init__(self, world: World, context_of: ContextOf, enqueue: Callable[[Key], None]) -> None:
+    def __init__(self, world: World, calling: Calling, enqueue: Callable[[Key], None]) -> None:
         self._world = world
-        self._context_of = context_of
+        self._calling = calling
         self._enqueue = enqueue
 
     async def work_dir(self, turn: Turn, current: CurrentStep) -> Path | StepOutcome | None:
@@ -95,7 +91,7 @@ class Filling:
         timeout = rules_of(step.step, kind).timeout
         turn.run.filling = step.alias
         try:
-            context = dataclasses.replace(await self._context_of(turn, step, kind), work_dir=path)
+            context = dataclasses.replace(await self._calling.context_again(turn, step, kind), work_dir=path)
         except (EvaluationError, LookupRefused, KubeError) as error:
             return _not_filled(step, Erred(str(error), transient=is_passing(error)))
         answer = await self._world.executor.call(
@@ -104,8 +100,9 @@ class Filling:
             context,
             time_left=timeout.total_seconds() if timeout is not None else None,
             done=partial(self._enqueue, turn.key),
+            asked=partial(self._calling.asked, turn.promotion),
         )
-        if answer is None:
+        if answer is None or isinstance(answer, CalledOff):
             return None
         turn.run.filling = ""
         outcome = outcome_of_answer(answer)
@@ -125,7 +122,7 @@ def _is_success(outcome: StepOutcome | None) -> bool:
     return isinstance(outcome, Finished) and outcome.status is StepStatus.SUCCEEDED
 
 
-def outcome_of_answer(answer: Answer) -> StepOutcome:
+def outcome_of_answer(answer: StepOutcome | Raised | TimedOut) -> StepOutcome:
     """What the answer of the executor means for the step."""
     if isinstance(answer, Raised):
         return outcome_of(answer.error)

@@ -9,7 +9,8 @@ from typing import Any
 
 from kargo_py.api.promotion import Promotion, PromotionStatus
 from kargo_py.api.types import JsonObject
-from kargo_py.expressions.lookups import Lookups, Secrets
+from kargo_py.expressions.hiding import Secrets
+from kargo_py.expressions.lookups import Lookups
 from kargo_py.kube.clock import Steady
 from kargo_py.kube.resources import Key
 from kargo_py.steps.step import Effect

@@ -15,43 +15,33 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kargo_py.api.abort import ANNOTATION_ABORT, AbortError, read_abort
-from kargo_py.api.freight import FreightReference
-from kargo_py.api.names import ANNOTATION_CREATE_ACTOR, Actor
-from kargo_py.api.promotion import Promotion, PromotionPhase, StepStatus
+from kargo_py.api.promotion import PromotionPhase, StepStatus
 from kargo_py.controllers.events import step_warning_event
-from kargo_py.controllers.lookups import LookupReader, LookupRefused
+from kargo_py.controllers.lookups import LookupRefused
+from kargo_py.controllers.promotion_calling import Calling
 from kargo_py.controllers.promotion_filling import Filling, outcome_of_answer, work_dir_use
 from kargo_py.controllers.promotion_runs import Owed, StepRun, Turn
 from kargo_py.controllers.promotion_waiting import gather_time, is_urgent, status_of_wait
-from kargo_py.controllers.promotion_writing import Writer
+from kargo_py.controllers.promotion_writing import DeletedError, Writer
 from kargo_py.controllers.telling import Teller
 from kargo_py.controllers.world import World
-from kargo_py.deployers.base import WaitCause, footprint
+from kargo_py.deployers.base import WaitCause
 from kargo_py.engine.evaluation import (
     EvaluationError,
-    Program,
     condition,
-    configuration,
     configuration_for,
     has_expressions,
-    is_long,
     may_look_up,
-    may_use_secrets,
-    position_of,
-    program_of,
 )
-from kargo_py.engine.execution import TimedOut
+from kargo_py.engine.execution import CalledOff, TimedOut
 from kargo_py.engine.guarding import nonsense
 from kargo_py.engine.machine import CurrentStep, current_step, fail, with_refresh
-from kargo_py.engine.masking import masked_error, recordable
-from kargo_py.engine.outputs import output_of
-from kargo_py.engine.records import awaited_of, records_of
+from kargo_py.engine.masking import recordable
+from kargo_py.engine.records import records_of
 from kargo_py.engine.retries import (
     TOLERATED,
     Rules,
     asked_of,
-    asked_threshold,
     is_passing,
     outcome_of,
     pause_after,
@@ -68,14 +58,13 @@ from kargo_py.engine.stepping import (
     start_step,
     without_retry,
 )
-from kargo_py.expressions.lookups import Lookups, TooManyLookups, resolved
 from kargo_py.kube.clock import Steady
-from kargo_py.kube.codec import JSON, encode
+from kargo_py.kube.codec import JSON
 from kargo_py.kube.controller import Result
 from kargo_py.kube.errors import KubeError
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.base import ROOM, Erred, Finished, Intend, StepContext, StepOutcome, Waiting
+from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, Waiting
 from kargo_py.steps.step import Effect, Step, WorkDirUse
 
 NO_STEP_RUNS = message(
@@ -127,20 +116,24 @@ T = TypeVar("T")
 class Stepping:
     """Runs steps; *enqueue* makes a Promotion come again at once."""
 
-    def __init__(self, world: World, writer: Writer, teller: Teller, enqueue: Callable[[Key], None]) -> None:
+    def __init__(
+        self, world: World, writer: Writer, teller: Teller, calling: Calling, enqueue: Callable[[Key], None]
+    ) -> None:
         self._world = world
         self._writer = writer
         self._teller = teller
         self._enqueue = enqueue
-        self._filling = Filling(world, self._context_again, enqueue)
-        self._reader = LookupReader(world.client, world.shared_resources_namespace)
+        self._calling = calling
+        self._filling = Filling(world, calling, enqueue)
 
     async def go_on(self, turn: Turn) -> Result | None:
         """Step after step, until one waits or all are through. Raises DeletedError, RecordError and KubeError."""
         intents = 0
-        if turn.run.knows_secrets is None and (result := await self._secrets_known(turn)) is not None:
-            return result
         while not turn.promotion.finished:
+            if turn.run.knows_secrets is None and (result := await self._secrets_known(turn)) is not None:
+                return result
+            if turn.promotion.finished:
+                break
             current = current_step(turn.promotion)
             if current is None:
                 turn.promotion = fail(turn.promotion, PromotionPhase.ERRORED, NO_STEP_RUNS(), self._world.now())
@@ -164,39 +157,24 @@ class Stepping:
         """Learn what must not be told; a Result if that has to be tried again. The step has its time meanwhile, too."""
         run = turn.run
         try:
-            await self._learn_secrets(turn)
+            await self._calling.learn_secrets(turn)
         except KubeError as error:
             run.learning_since = _loop_time() if run.learning_since is None else run.learning_since
             current = current_step(turn.promotion)
             kind = self._world.steps.get(current.step.uses or "") if current is not None and current.started else None
             left = None
             if current is not None and kind is not None:
-                left = _time_left(self.context(turn, current, kind), kind)
+                left = _time_left(self._calling.context(turn, current, kind), kind)
             if left is not None and left <= 0:
+                # It ends now, and nothing of what it says is told.
                 return None
+            if turn.is_unwritten:
+                await self._writer.record(turn)
             if is_passing(error) and _loop_time() - run.learning_since < TOLERATED.total_seconds():
                 return Result(requeue_after=left, error=error)
             why = SECRETS_UNREADABLE(why=error)
             turn.promotion = fail(turn.promotion, PromotionPhase.ERRORED, why, self._world.now())
         return None
-
-    async def _learn_secrets(self, turn: Turn) -> None:
-        """Read the Secrets that the steps of a process before this one have used: what they know may be put out yet."""
-        promotion = turn.promotion
-        # There may be more of the one than of the other: where somebody has edited them.
-        begun = zip(promotion.spec.steps or (), promotion.status.step_execution_metadata, strict=False)
-        for index, (step, metadata) in enumerate(begun):
-            if metadata.started_at is None or not may_use_secrets(step, promotion.spec.vars):
-                continue
-            kind = self._world.steps.get(step.uses or "")
-            evaluate = configuration if kind is None else partial(configuration_for, type(kind))
-            at = CurrentStep(index, metadata.alias, step)
-            try:
-                await self._evaluated(turn, at, evaluate, Lookups(turn.run.secrets))
-            except (EvaluationError, LookupRefused):
-                # It has been read once, and somebody has changed that since: what is read there now is no secret of it.
-                continue
-        turn.run.knows_secrets = True
 
     # -- entering -------------------------------------------------------------------------------------------------
 
@@ -206,7 +184,7 @@ class Stepping:
         run = turn.run.at(current.alias)
         try:
             if current.step.if_:
-                wanted = await self._evaluated(turn, current, condition, run.lookups)
+                wanted = await self._calling.evaluated(turn, current, condition, run.lookups)
             else:
                 wanted = not has_failed(turn.promotion.status)
         except (EvaluationError, LookupRefused) as error:
@@ -240,41 +218,6 @@ class Stepping:
         await self._writer.record(turn)
         return Result(requeue_after=pause_after(run.errs, asked_of(error)))
 
-    async def _evaluated(self, turn: Turn, step: CurrentStep, evaluate: Callable[..., T], lookups: Lookups) -> T:
-        """What *evaluate* makes of the step, with all that its expressions look up read into *lookups*.
-
-        Raises EvaluationError, LookupRefused and KubeError.
-        """
-        project, now = turn.promotion.namespace, self._world.now()
-        program, position = self._program(turn.promotion), position_of(turn.promotion, step.index)
-        try:
-            return await resolved(
-                lambda: evaluate(program, position, lookups, now),
-                lookups,
-                partial(self._reader.read, project),
-                aside=partial(self._world.aside.call, project),
-                long=is_long(program, position),
-            )
-        except TooManyLookups as error:
-            raise EvaluationError(str(error)) from error
-        except KubeError as error:
-            # It names what was asked for, and may end up in the log.
-            raise masked_error(error, turn.run.secrets) from None
-
-    def _program(self, promotion: Promotion) -> Program:
-        freights, models = self._world.freights, self._world.freight_models
-        freight = models.read(freights.get(Key(promotion.namespace, promotion.spec.freight or "")))
-        program = program_of(promotion, freight=freight, ui_base_url=self._world.ui_base_url)
-        return dataclasses.replace(program, freight=[self._whole(promotion, each) for each in program.freight])
-
-    def _whole(self, promotion: Promotion, reference: FreightReference) -> FreightReference:
-        """*reference* with what there was no room for in the Promotion."""
-        if reference.commits or reference.images or reference.charts or reference.artifacts:
-            return reference
-        found = self._world.freights.get(Key(promotion.namespace, reference.name))
-        freight = self._world.freight_models.read(found)
-        return freight.reference() if freight is not None else reference
-
     # -- running --------------------------------------------------------------------------------------------------
 
     async def _run(self, turn: Turn, current: CurrentStep) -> tuple[Result | None, bool]:
@@ -285,7 +228,7 @@ class Stepping:
             why = KIND_NOT_REGISTERED(uses=current.step.uses, known=", ".join(sorted(world.steps)))
             return await self._after(turn, current, Finished(StepStatus.ERRORED, why), Rules()), False
         rules = rules_of(current.step, kind)
-        context = self.context(turn, current, kind)
+        context = self._calling.context(turn, current, kind)
         left = _time_left(context, kind)
         limit = None if kind.keeps_time else left
         if limit is not None and limit <= 0:
@@ -300,15 +243,18 @@ class Stepping:
                 return await self._under_way(turn, current, limit), False
             work_dir, faulty = (found, None) if isinstance(found, Path) else (None, found)
         if faulty is None:
-            spare = self._spare(turn, context)
+            spare = self._calling.spare(turn, context)
             context = dataclasses.replace(context, config=run.config, spare=spare, work_dir=work_dir)
             done = partial(self._enqueue, turn.key)
-            answer = await world.executor.call(turn.run.call, kind, context, time_left=limit, done=done)
+            asked = partial(self._calling.asked, turn.promotion)
+            answer = await world.executor.call(turn.run.call, kind, context, time_left=limit, done=done, asked=asked)
+            if isinstance(answer, CalledOff):
+                return await self._called_off(turn), False
             if answer is None:
                 return await self._under_way(turn, current, limit), False
             if isinstance(answer, TimedOut):
                 return await self._after_time(turn, current, kind, rules)
-            outcome = outcome_of_answer(answer)
+            outcome = self._calling.told(turn, current, outcome_of_answer(answer))
         else:
             outcome = faulty
         result = await self._after(turn, current, outcome, rules, left=left, limit=limit)
@@ -320,7 +266,7 @@ class Stepping:
         if not run.is_evaluated and has_expressions(config):
             evaluate = partial(configuration_for, type(kind))
             try:
-                run.config = await self._evaluated(turn, current, evaluate, run.lookups)
+                run.config = await self._calling.evaluated(turn, current, evaluate, run.lookups)
             except EvaluationError as error:
                 return Finished(StepStatus.ERRORED, str(error))
             except LookupRefused as error:
@@ -337,117 +283,35 @@ class Stepping:
             await self._writer.record(turn)
         return None
 
-    async def context_to_stop(self, turn: Turn, current: CurrentStep, kind: Step[Any], *, give_up: bool) -> StepContext:
-        """What a step that is to stop is called with: its configuration evaluated, if it still can be.
-
-        After a restart that is done anew. Raises KubeError, unless it is given up.
-        """
-        context, run = self.context(turn, current, kind), turn.run.at(current.alias)
-        if run.is_evaluated:
-            return dataclasses.replace(context, config=run.config)
-        if not has_expressions(context.config):
-            return context
-        try:
-            config = await self._evaluated(turn, current, partial(configuration_for, type(kind)), run.lookups)
-        except (EvaluationError, LookupRefused):
-            return context
-        except KubeError:
-            if not give_up:
-                raise
-            return context
-        run.config, run.is_evaluated = config, True
-        return dataclasses.replace(context, config=config)
-
-    def context(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepContext:
-        """What the current step is called with, but for its configuration as it is evaluated."""
-        return self._context(turn, current, kind, self._clock(turn, current))
-
-    def _context(self, turn: Turn, current: CurrentStep, kind: Step[Any], clock: Steady) -> StepContext:
-        promotion = turn.promotion
-        metadata = promotion.status.step_execution_metadata[current.index]
-        context = StepContext(
-            instance=self._world.instance,
-            project=promotion.namespace,
-            stage=promotion.spec.stage,
-            promotion=promotion.name,
-            promotion_uid=promotion.metadata.uid,
-            actor=Actor.of(promotion.metadata.annotations.get(ANNOTATION_CREATE_ACTOR)),
-            alias=current.alias,
-            config=current.step.config,
-            now=clock.now(_loop_time()),
-            started_at=clock.began,
-            wall_clock=self._world.now(),
-            timeout=rules_of(current.step, kind).timeout,
-            patience=self._world.abort_patience,
-            records=records_of(promotion.status, current.alias),
-            taken_over=turn.taken_over,
-            awaited=awaited_of(promotion.status, current.alias),
-            output=output_of(promotion.status, current.alias),
-            called_off=partial(self._called_off, promotion),
-            errors=metadata.error_count,
-            threshold=asked_threshold(current.step),
-            freight=promotion.status.freight,
-            collection=promotion.status.freight_collection,
-            mask=turn.run.secrets.mask,
-        )
-        return dataclasses.replace(context, spare=self._spare(turn, context))
-
-    async def _context_again(self, turn: Turn, step: CurrentStep, kind: Step[Any]) -> StepContext:
-        """What a *step* that has ended is called with once more; raises as :meth:`_evaluated`."""
-        lookups = Lookups(turn.run.secrets)
-        config = await self._evaluated(turn, step, partial(configuration_for, type(kind)), lookups)
-        context = self._context(turn, step, kind, Steady(self._world.now(), _loop_time()))
-        return dataclasses.replace(context, config=config, records=(), awaited=(), errors=0)
-
-    def _spare(self, turn: Turn, context: StepContext) -> Callable[[], int]:
-        raw, records = turn.raw, context.records
-        return lambda: ROOM - (len(encode(raw)) - footprint(records))
-
-    def _called_off(self, promotion: Promotion) -> bool:
-        """Whether *promotion*, which is being worked on, is to be aborted by now, or is gone.
-
-        A pass over many targets may take minutes where Argo CD's API server is slow.
-        """
-        meta = promotion.metadata
-        raw = self._world.promotions.get(Key(meta.namespace, meta.name))
-        if raw is None or JSON.meta(raw).uid != meta.uid:
-            return True
-        try:
-            asked = read_abort((raw["metadata"].get("annotations") or {}).get(ANNOTATION_ABORT))
-        except AbortError:
-            asked = None
-        return asked is not None or raw["metadata"].get("deletionTimestamp") is not None
-
     # -- time -----------------------------------------------------------------------------------------------------
-
-    def _clock(self, turn: Turn, current: CurrentStep) -> Steady:
-        """The step's own, from when this process started it or first saw that it runs."""
-        run, now = turn.run.at(current.alias), self._world.now()
-        if run.clock is None:
-            started_at = turn.promotion.status.step_execution_metadata[current.index].started_at
-            run.clock = Steady.since(started_at.datetime if started_at is not None else now, now, _loop_time())
-        return run.clock
 
     async def _after_time(
         self, turn: Turn, current: CurrentStep, kind: Step[Any], rules: Rules
     ) -> tuple[Result | None, bool]:
         """As :meth:`_run`, of a step whose time is up."""
         outcome = await self._timed_out(turn, current, kind)
+        if isinstance(outcome, CalledOff):
+            return await self._called_off(turn), False
         intends = isinstance(outcome, Intend)
         turn.run.at(current.alias).late += intends
         return await self._after(turn, current, outcome, rules, timed_out=True), intends
 
-    async def _timed_out(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepOutcome:
+    async def _timed_out(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepOutcome | CalledOff:
         """The time of the step is up: how it ends."""
-        run, context = turn.run.at(current.alias), await self.context_to_stop(turn, current, kind, give_up=True)
+        run = turn.run.at(current.alias)
+        context = await self._calling.context_to_stop(turn, current, kind, give_up=True)
         given = await self._world.executor.cancel(turn.run.call)
         if isinstance(given, Finished):
             # It ended while it was being cancelled.
-            return given
+            return self._calling.told(turn, current, given)
         noted = turn.promotion.status.step_execution_metadata[-1].message
         last = without_retry(noted) or run.said
         text = STEP_TIMED_OUT(alias=context.alias, time=context.time) + (f": {last}" if last else "")
-        outcome = outcome_of_answer(await self._world.executor.time_out(kind, context, text))
+        asked = partial(self._calling.asked, turn.promotion)
+        answer = await self._world.executor.time_out(kind, context, text, asked=asked)
+        if isinstance(answer, CalledOff):
+            return answer
+        outcome = self._calling.told(turn, current, outcome_of_answer(answer), text)
         overdue = -(_time_left(context, kind) or 0.0)
         match outcome:
             case Erred():
@@ -459,6 +323,17 @@ class Stepping:
             case _:
                 return outcome
         return await Step.time_out(kind, context, text)
+
+    async def _called_off(self, turn: Turn) -> Result:
+        """The call was called off: the next pass aborts the Promotion, and has to know that the step runs."""
+        raw = self._world.promotions.get(turn.key)
+        if raw is None or JSON.meta(raw).uid != turn.promotion.metadata.uid:
+            raise DeletedError
+        if turn.is_unwritten and raw.get("status") == turn.raw.get("status"):
+            # Whoever asked for the abort has written meanwhile, but not the status.
+            turn.raw = raw
+            await self._writer.record(turn)
+        return Result(requeue_after=LEAST_PAUSE)
 
     @property
     def _patience(self) -> float:

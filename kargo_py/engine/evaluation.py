@@ -171,7 +171,8 @@ def condition(program: Program, position: Position, lookups: Lookups, now: datet
     except (ExpressionError, VariableError, TooManyLookups) as error:
         raise EvaluationError(IF_FAULT(why=error)) from error
     if not isinstance(result, bool):
-        raise EvaluationError(IF_NOT_TRUTH(result=_shown(result)))
+        # Of a secret that is cut nobody could tell any more that it is one.
+        raise EvaluationError(IF_NOT_TRUTH(result=_shown(lookups.secrets.mask(result))))
     return result
 
 

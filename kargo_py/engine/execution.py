@@ -1,9 +1,10 @@
 """How one call of a step is made: so that no step can hold up, or bring down, anything but itself.
 
-A call that only asks API servers (:attr:`~kargo_py.steps.step.Work.API`) is awaited. Every other one runs as a task of
-its own, one of so many of its kind of work: if it ends within a beat, its answer is given at once; else it goes on, the
-Promotion is left, and comes again when it has ended. A call whose time is up is cancelled at once. Nothing that a step
-raises or answers comes out of here unexplained.
+A call that only asks API servers (:attr:`~kargo_py.steps.step.Work.API`) is awaited, and cancelled where an abort was
+asked for and it does not end by itself. Every other one runs as a task of its own, one of so many of its kind of work:
+if it ends within a beat, its answer is given at once; else it goes on, the Promotion is left, and comes again when it
+has ended. A call whose time is up is cancelled at once. Nothing that a step raises or answers comes out of here
+unexplained.
 
 Nothing of this is on record: a call that was under way when the process died is made again by the next one.
 """
@@ -11,6 +12,7 @@ Nothing of this is on record: a call that was under way when the process died is
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from typing import Any, Final, TypeAlias, TypedDict
 
 import structlog
 
+from kargo_py.api.abort import Abort
 from kargo_py.api.promotion import StepStatus
 from kargo_py.api.types import Duration
 from kargo_py.engine.blocking import Blocking, Watchdog, running_step
@@ -90,8 +93,25 @@ class TimedOut:
     """The time of the step was up, and the call has been cancelled."""
 
 
-Answer: TypeAlias = StepOutcome | Raised | TimedOut
+@dataclass(frozen=True, slots=True)
+class CalledOff:
+    """The Promotion is to be aborted, or is gone, and the call has been cancelled."""
+
+
+Answer: TypeAlias = StepOutcome | Raised | TimedOut | CalledOff
 """What comes of a call."""
+
+Asked: TypeAlias = Callable[[], Abort | None]
+"""Tells whether the Promotion is to be aborted by now; with force where nobody waits for the call any more."""
+
+
+def nobody() -> Abort | None:
+    """Nobody asks."""
+    return None
+
+
+_LOOK: Final = 1.0
+"""Seconds after which it is looked, again and again, whether a call that is awaited is called off."""
 
 LIMITS: Final[Mapping[Work, int]] = {Work.NETWORK: 64, Work.PROCESS: 4, Work.FILES: 8}
 """How many calls run at once, for each kind of work; those that only ask API servers are not limited here."""
@@ -108,6 +128,7 @@ class Patience:
     ``beat``: for so long the Promotion waits for the end of a call, before it is left. ``longest``: no call without a
     time of its own may take longer. ``stopping``: nor may one that stops or ends the step. ``cancelled``: so long a
     call may tidy up when it is cancelled. ``blocked``: so long a step may keep the event loop to itself, None for ever.
+    ``called_off``: so long a call that is awaited may go on since an abort was asked for, unless that is forced.
     """
 
     beat: float = 0.2
@@ -115,6 +136,7 @@ class Patience:
     stopping: float = 120.0
     cancelled: float = 10.0
     blocked: float | None = None
+    called_off: float = 30.0
 
 
 class _Cancelled:
@@ -155,17 +177,20 @@ class Executor:
         *,
         time_left: float | None,
         done: Callable[[], None],
+        asked: Asked = nobody,
     ) -> Answer | None:
         """Call *step*, or take the answer of the call of *key* that was begun before; None: it is still under way.
 
         *key* names the call: there is never more than one of it. *time_left*: seconds after which it is cancelled, also
-        while it is under way. *done* is called when a call that was left under way has ended.
+        while it is under way. *done* is called when a call that was left under way has ended. *asked* is looked at
+        while a call is awaited; whoever aborts cancels one that was left under way.
         """
         call = self._calls.get(key)
         if call is None and key in self._abandoned:
             return Erred(NOT_ENDED())
         if step.work is Work.API:
-            return await self._in_line(self._begin(key, step, context, self._run(step, context, time_left)))
+            run = dataclasses.replace(self._run(step, context, time_left), asked=asked)
+            return await self._in_line(self._begin(key, step, context, run))
         if call is None:
             run = self._run(step, context, time_left)
             call = self._calls[key] = self._begin(key, step, context, run, self._slots[step.work])
@@ -178,14 +203,14 @@ class Executor:
         self._calls.pop(key, None)
         return _answer(call)
 
-    async def stop(self, step: Step[Any], context: StepContext, *, give_up: bool) -> Answer:
+    async def stop(self, step: Step[Any], context: StepContext, *, give_up: bool, asked: Asked = nobody) -> Answer:
         """Have *step* stop what it has under way."""
-        run = _Run(lambda: step.stop(context, give_up=give_up), stopping=True, **self._soon())
+        run = _Run(lambda: step.stop(context, give_up=give_up), stopping=True, asked=asked, **self._soon())
         return await self._in_line(self._begin(object(), step, context, run))
 
-    async def time_out(self, step: Step[Any], context: StepContext, message: str) -> Answer:
+    async def time_out(self, step: Step[Any], context: StepContext, message: str, *, asked: Asked = nobody) -> Answer:
         """Have *step* end with *message*, since its time is up."""
-        run = _Run(lambda: step.time_out(context, message), **self._soon())
+        run = _Run(lambda: step.time_out(context, message), asked=asked, **self._soon())
         return await self._in_line(self._begin(object(), step, context, run))
 
     def queued(self, key: Hashable) -> str:
@@ -224,7 +249,7 @@ class Executor:
     def _begin(
         self, key: Hashable, step: Step[Any], context: StepContext, run: _Run, slots: asyncio.Semaphore | None = None
     ) -> _Call:
-        call = _Call(step, context, run, self._patience.cancelled, slots, lambda task: self._abandon(key, task))
+        call = _Call(step, context, run, self._patience, slots, lambda task: self._abandon(key, task))
         if self._watchdog is not None:
             self._watchdog.watch(call.task)
         return call
@@ -258,6 +283,7 @@ class _Run:
     late: Answer
     counts_in_queue: bool = False
     stopping: bool = False
+    asked: Asked = nobody
 
 
 class _Call:
@@ -268,11 +294,11 @@ class _Call:
         step: Step[Any],
         context: StepContext,
         run: _Run,
-        patience: float,
+        patience: Patience,
         slots: asyncio.Semaphore | None,
         abandon: Callable[[asyncio.Task[Any]], None],
     ) -> None:
-        """*abandon* gets the task if that has not ended *patience* seconds after it was cancelled."""
+        """*abandon* gets the task if that has not ended in time after it was cancelled."""
         self._loop = asyncio.get_running_loop()
         self.step = step
         self.began = False
@@ -284,12 +310,16 @@ class _Call:
         self._abandon = abandon
         self._instead: Answer | _Cancelled | None = None
         self._timers: list[asyncio.TimerHandle] = []
+        self._asked_at: float | None = None
+        self._look: asyncio.TimerHandle | None = None
         name = f"step {context.alias} of {context.project}/{context.promotion}"
         with running_step(name):
             self.task = self._loop.create_task(self._in_slot(), name=name)
         self.task.add_done_callback(self._ended)
         if run.counts_in_queue:
             self._cancel_in(run.seconds, run.late)
+        if run.asked is not nobody:
+            self._look_soon()
 
     def leave(self, done: Callable[[], None]) -> None:
         """Call *done* when it has ended, if it has not yet."""
@@ -302,10 +332,26 @@ class _Call:
             return
         self._instead = instead
         self.task.cancel()
-        self._timers.append(self._loop.call_later(self._patience, self._give_up))
+        self._timers.append(self._loop.call_later(self._patience.cancelled, self._give_up))
 
     def _cancel_in(self, seconds: float, instead: Answer) -> None:
         self._timers.append(self._loop.call_later(seconds, self.cancel, instead))
+
+    def _look_soon(self) -> None:
+        self._look = self._loop.call_later(_LOOK, self._look_whether_asked)
+
+    def _look_whether_asked(self) -> None:
+        """Cancel it if that was asked for, and it has had the time to end by itself; else look again."""
+        asked, now = self._run.asked(), self._loop.time()
+        if asked is None:
+            self._asked_at = None
+        elif self._asked_at is None:
+            self._asked_at = now
+        since = self._asked_at if self._asked_at is not None else now
+        if asked is not None and (asked.force or now - since >= self._patience.called_off):
+            self.cancel(CalledOff())
+        else:
+            self._look_soon()
 
     async def _in_slot(self) -> Answer:
         if self._slots is not None:
@@ -334,7 +380,7 @@ class _Call:
         self._settle(self._instead or _CANCELLED)
 
     def _settle(self, answer: Answer | _Cancelled) -> None:
-        for timer in self._timers:
+        for timer in (*self._timers, *([self._look] if self._look is not None else [])):
             timer.cancel()
         if not self.answer.done():
             self.answer.set_result(answer)

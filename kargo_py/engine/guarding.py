@@ -26,7 +26,8 @@ NONSENSE = message(
 
 _LONGEST_NAME = 200
 _SHOWN = 3
-_LONGEST_TEXT = 16 * 1024
+_LONGEST_TEXT = 1024 * 1024
+"""More than is looked through for secrets: of a text that was cut before, the beginning of one might be shown."""
 
 Test: TypeAlias = Callable[[Any], bool]
 

@@ -137,9 +137,15 @@ def render(source: str, scope: Scope) -> Rendered:
             texts.append(part)
             continue
         begin, expression = part
-        value = as_text(_evaluated(template, begin, expression, scope))
+        try:
+            value = as_text(_evaluated(template, begin, expression, scope))
+            texts.append(_text(template, begin, value))
+        except TemplateError:
+            if scope.seen:
+                # What it has looked at is none of the next one's.
+                scope.seen("", expression.source)
+            raise
         nil = value is None
-        texts.append(_text(template, begin, value))
         if scope.seen and scope.seen(texts[-1], expression.source):
             secret = True
         if sum(map(len, texts[-2:])) > MAX_TEXT:

@@ -36,7 +36,8 @@ from kargo_py.expressions.analysis import Read, uses
 from kargo_py.expressions.environment import VariableError, environment, evaluate_variables
 from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.functions import SEPARATOR, promotion_functions, status_functions
-from kargo_py.expressions.lookups import Lookup, Lookups, Secrets, Source, TooManyLookups, resolved
+from kargo_py.expressions.hiding import Secrets
+from kargo_py.expressions.lookups import Lookup, Lookups, Source, TooManyLookups, resolved
 from kargo_py.expressions.numbers import format_json_float
 from kargo_py.expressions.templates import (
     ConfigurationError,

@@ -51,8 +51,9 @@ class Effect(Enum):
 class Work(StrEnum):
     """What a call of a step spends its time with; how many run at once is limited for each kind of work.
 
-    *API*: short requests to API servers only. Such a call is not interrupted in the middle by an abort; it asks
-    ``called_off`` itself. All others may take long, and are cancelled.
+    *API*: short requests to API servers only. Such a call asks ``called_off`` itself whether it is to end, and has half
+    a minute for that before it is cancelled; none if the abort is forced, or the Promotion gone. All others may take
+    long, and are cancelled at once.
     """
 
     API = "api"

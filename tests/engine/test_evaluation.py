@@ -21,15 +21,19 @@ from kargo_py.engine.evaluation import (
     position_of,
     program_of,
 )
-from kargo_py.engine.masking import masked_error, recordable
+from kargo_py.engine.machine import MOST_SAID, bounded
+from kargo_py.engine.masking import MOST_TOLD, masked_error, recordable
 from kargo_py.engine.outputs import Output
+from kargo_py.engine.retries import outcome_of
 from kargo_py.expressions.environment import Context
-from kargo_py.expressions.lookups import Lookup, Lookups, Missing, Secrets, Source
+from kargo_py.expressions.hiding import Secrets
+from kargo_py.expressions.lookups import Lookup, Lookups, Missing, Source
 from kargo_py.expressions.values import Guess
 from kargo_py.kube.errors import ServerError
 from kargo_py.steps.argocd_update import ArgoCDUpdate
 from kargo_py.steps.base import Erred, Finished, Intend, StepOutcome, Waiting
 from kargo_py.steps.compose_output import ComposeOutput
+from kargo_py.steps.step import StepFailed
 from tests.engine.test_machine import record
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -248,3 +252,24 @@ def test_errors_are_masked_for_the_log() -> None:
 
     assert (str(masked), type(masked)) == ("patch a/b: cannot use ***", ServerError)
     assert masked_error(ServerError(500, "x", "oh"), SECRETS).message == "oh"
+
+
+@pytest.mark.parametrize("error", [RuntimeError, StepFailed])
+def test_a_secret_is_masked_before_a_text_is_cut(error: type[Exception]) -> None:
+    """Of one at the cut nothing is shown, wherever that is."""
+    secrets, token = Secrets(), "".join(f"Z{n}" for n in range(10, 30))
+    secrets.add(token)
+    for length in (MOST_SAID, MOST_TOLD):
+        for kept in range(1, len(token), 7):
+            made = recordable(outcome_of(error("-" * (length - kept) + token)), "one", secrets)
+            assert not isinstance(made, Intend)
+            assert "Z" not in bounded(made.message), (length, kept)
+
+
+def test_a_secret_that_a_fault_would_cut() -> None:
+    """The result is quoted up to its 80th character."""
+    lookups = Lookups()
+    lookups.put(Lookup(Source.SECRET, "s"), {"token": "".join(f"{n:03}" for n in range(100, 130))})
+    step = position(**{"if": "-" * 40 + "${{ secret('s').token }}"})
+    with pytest.raises(EvaluationError, match=r"it is '-{40}\*\*\*'"):
+        condition(PROGRAM, step, lookups, NOW)

@@ -22,7 +22,7 @@ from kargo_py.argocd.start import start_patch
 from kargo_py.argocd.stop import Patch, terminate_patch
 from kargo_py.controllers import (
     promotion_aborting as aborting_module,
-    promotion_stepping as stepping_module,
+    promotion_calling as calling_module,
     sweep as sweep_module,
 )
 from kargo_py.controllers.promotion import PromotionReconciler
@@ -161,17 +161,17 @@ def _stumbles_over_annotations(monkeypatch: pytest.MonkeyPatch) -> None:
         return read_abort(annotation)
 
     monkeypatch.setattr(aborting_module, "read_abort", read)
-    monkeypatch.setattr(stepping_module, "read_abort", read)
+    monkeypatch.setattr(calling_module, "read_abort", read)
 
 
 def _reads_the_wall_clock_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    steady = stepping_module.Stepping._clock
+    steady = calling_module.Calling._clock
 
     def clock(self: Any, turn: Any, current: Any) -> Steady:
         turn.run.at(current.alias).clock = None
         return steady(self, turn, current)
 
-    monkeypatch.setattr(stepping_module.Stepping, "_clock", clock)
+    monkeypatch.setattr(calling_module.Calling, "_clock", clock)
 
 
 def _asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

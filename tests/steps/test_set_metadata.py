@@ -11,7 +11,7 @@ import pytest_asyncio
 from hypothesis import given, strategies as st
 
 from kargo_py.api.promotion import StepStatus
-from kargo_py.expressions.lookups import Secrets
+from kargo_py.expressions.hiding import Secrets
 from kargo_py.expressions.templates import string_places
 from kargo_py.kube.client import Client
 from kargo_py.kube.errors import Conflict, Forbidden, OutcomeUnknown
