@@ -43,11 +43,11 @@ _may_make_loops = looptime_plugin._should_patch
 _makes_loops: dict[tuple[str, str], bool] = {}
 
 
-def _should_patch(fixture: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> bool:
+def _should_patch(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> bool:
     """Ask looptime once for each fixture: it looks through all of pytest-asyncio, ten times a test."""
-    key = (fixture.func.__module__, fixture.argname)
+    key = (fixturedef.func.__module__, fixturedef.argname)
     if key not in _makes_loops:
-        _makes_loops[key] = _may_make_loops(fixture, request)
+        _makes_loops[key] = _may_make_loops(fixturedef, request)
     return _makes_loops[key]
 
 
