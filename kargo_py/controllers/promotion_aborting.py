@@ -112,7 +112,8 @@ class Aborting:
             current = current_step(turn.promotion)
             assert current is not None  # noqa: S101 - _stop waits for the current step only
             message = ABORTING_AND_WAITING(actor=asked.by, message=outcome.message)
-            return await self._stepping.wait(turn, current, dataclasses.replace(outcome, message=message))
+            limit = self._patience_left(turn)
+            return await self._stepping.wait(turn, current, dataclasses.replace(outcome, message=message), limit)
         if isinstance(outcome, Intend):
             return Result(requeue_after=LEAST_PAUSE)
         await self._end(turn, asked, outcome)
@@ -168,6 +169,14 @@ class Aborting:
             left = min(max(patience - used, timedelta()), patience)
             turn.run.give_up_at = now + left.total_seconds()
         return now >= turn.run.give_up_at
+
+    @staticmethod
+    def _patience_left(turn: Turn) -> float | None:
+        """Seconds until the abort was waited for long enough; None if it was, or is not waited for."""
+        if turn.run.give_up_at is None:
+            return None
+        left = turn.run.give_up_at - asyncio.get_running_loop().time()
+        return left if left > 0 else None
 
 
 def _finished(answer: Answer | StepOutcome) -> Finished:
