@@ -19,6 +19,9 @@ PYTHON := $(BIN)/python
 STAMP  := $(VENV)/.installed
 # The demo runs in the development environment where that is there and current, else in a small one of its own.
 DEMO_VENV := $(if $(shell [ $(STAMP) -nt pyproject.toml ] && echo current),$(VENV),$(RUN_VENV))
+# Where it is set, Python would compile all of it again in each worker and in each process that a test starts.
+unexport PYTHONDONTWRITEBYTECODE
+
 SHELL  := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -63,7 +66,7 @@ $(STAMP): pyproject.toml
 
 .PHONY: test
 test: setup ## tests that need no outside binary
-	$(PYTHON) -m pytest -m 'not envtest and not golang' -n $(WORKERS) $(PYTEST_ARGS)
+	$(PYTHON) -m pytest -m 'not envtest and not golang' -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: simulate
 simulate: setup ## play simulated histories and judge them by the Laws (SEEDS=1000 fixed ones, FRESH=0 new ones)
@@ -79,7 +82,7 @@ test-golang: setup ## expressions nobody wrote, compared with the Go library (ne
 
 .PHONY: test-envtest
 test-envtest: envtest ## tests that run against a real kube-apiserver
-	$(PYTHON) -m pytest -m envtest -n $(WORKERS) $(PYTEST_ARGS)
+	$(PYTHON) -m pytest -m envtest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: cluster
 cluster: envtest ## a real API server with all CRDs to try things on, until Ctrl-C (CLUSTER_ARGS='--port N --directory DIR')

@@ -5,6 +5,7 @@ loop, say) cannot hide it. tests/test_guards.py proves them.
 """
 
 import asyncio
+import gc
 import ipaddress
 import os
 import socket
@@ -18,6 +19,7 @@ import blockbuster
 import hypothesis
 import pytest
 import structlog
+from looptime._internal import plugin as looptime_plugin
 from structlog.typing import EventDict
 
 pytest_plugins = ["pytester", "kargo_py.testing.plugin", "tests.envtest.fixtures"]
@@ -26,6 +28,30 @@ pytest_plugins = ["pytester", "kargo_py.testing.plugin", "tests.envtest.fixtures
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
 hypothesis.settings.register_profile("developer", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "developer")
+
+# Ten thousand tests are a million objects that stay; to scan them over and over was a third of the time of collecting.
+gc.set_threshold(20_000, 10, 10)
+
+
+def pytest_collection_finish() -> None:
+    """Look at what was collected no more."""
+    gc.collect()
+    gc.freeze()
+
+
+_may_make_loops = looptime_plugin._should_patch
+_makes_loops: dict[tuple[str, str], bool] = {}
+
+
+def _should_patch(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> bool:
+    """Ask looptime once for each fixture: it looks through all of pytest-asyncio, ten times a test."""
+    key = (fixturedef.func.__module__, fixturedef.argname)
+    if key not in _makes_loops:
+        _makes_loops[key] = _may_make_loops(fixturedef, request)
+    return _makes_loops[key]
+
+
+looptime_plugin._should_patch = _should_patch
 
 
 def pytest_sessionstart() -> None:
@@ -36,6 +62,7 @@ def pytest_sessionstart() -> None:
 # The event loop
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_MAY_BLOCK = blockbuster.BlockBuster()
 
 
 class BlockedLoop(blockbuster.BlockingError):
@@ -62,8 +89,11 @@ def no_blocked_event_loop(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
         return
     monkeypatch.setattr(blockbuster.blockbuster, "BlockingError", BlockedLoop)
     BlockedLoop.found.clear()
-    with blockbuster.blockbuster_ctx():
+    _MAY_BLOCK.activate()
+    try:
         yield
+    finally:
+        _MAY_BLOCK.deactivate()
     if BlockedLoop.found:
         pytest.fail("\n".join(["the event loop was blocked:", *BlockedLoop.found]), pytrace=False)
 

@@ -317,6 +317,17 @@ def is_declared(node: ast.AST, module: Module) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in module.knows
 
 
+@cache
+def called() -> set[int]:
+    """The ids of the declarations that are called somewhere."""
+    return {
+        id(module.knows[node.func.id])
+        for module in modules().values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in module.knows
+    }
+
+
 def literal(node: ast.AST) -> str | None:
     """A string as written, with ``{}`` for what an f-string fills in; None for anything else."""
     if isinstance(node, ast.JoinedStr):
@@ -442,14 +453,7 @@ class TestDeclarations:
     @pytest.mark.parametrize("name", DECLARING)
     def test_each_is_used(self, name: str) -> None:
         """A text that nothing says any more is taken off the page."""
-        called = {
-            id(module.knows[node.func.id])
-            for module in modules().values()
-            for node in ast.walk(module.tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in module.knows
-        }
-
-        assert [n for n, declaration in modules()[name].declares.items() if id(declaration) not in called] == []
+        assert [n for n, declaration in modules()[name].declares.items() if id(declaration) not in called()] == []
 
     @pytest.mark.parametrize("name", EVERY)
     def test_calls_give_the_fields(self, name: str) -> None:

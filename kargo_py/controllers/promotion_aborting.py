@@ -126,7 +126,8 @@ class Aborting:
             current = current_step(turn.promotion)
             assert current is not None  # noqa: S101 - _stop waits for the current step only
             message = ABORTING_AND_WAITING(actor=asked.by, message=outcome.message)
-            return await self._stepping.wait(turn, current, dataclasses.replace(outcome, message=message))
+            limit = self._patience_left(turn)
+            return await self._stepping.wait(turn, current, dataclasses.replace(outcome, message=message), limit)
         if isinstance(outcome, Intend | CalledOff):
             return Result(requeue_after=LEAST_PAUSE)
         await self._end(turn, asked, outcome)
@@ -196,6 +197,14 @@ class Aborting:
             now = self._world.now()
             turn.run.abort = Steady.since(asked.since.datetime if asked.since is not None else now, now, time)
         return turn.run.abort.passed(time) >= self._world.abort_patience
+
+    def _patience_left(self, turn: Turn) -> float | None:
+        """Seconds until the abort was waited for long enough; None if it was, or is not waited for."""
+        if turn.run.abort is None:
+            return None
+        passed = turn.run.abort.passed(asyncio.get_running_loop().time())
+        left = (self._world.abort_patience - passed).total_seconds()
+        return left if left > 0 else None
 
 
 def _finished(answer: Answer | StepOutcome) -> Finished:

@@ -1,4 +1,4 @@
-"""`kargo-py apiserver` as a process: what a user sees of it."""
+"""`kargo-py apiserver`: what a user sees of it; as a process, and where it does not begin in this one."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
+
+from kargo_py.cli.main import app
 
 CRDS = Path(__file__).parents[2] / "crds"
 COMMAND = [sys.executable, "-c", "from kargo_py.cli.main import main; main()", "apiserver"]
@@ -81,15 +84,19 @@ def running(*arguments: str) -> Iterator[Running]:
         process.communicate()
 
 
-def failing(*arguments: str, before: str = "") -> tuple[int, str]:
-    """Run the command to its end; the exit code, and the one line that it says."""
-    command = [sys.executable, "-c", f"{before}\nfrom kargo_py.cli.main import main; main()", "apiserver", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout == ""
-    said = done.stderr.splitlines()
-    assert len(said) == 1, done.stderr
+def failing(*arguments: str) -> tuple[int, str]:
+    """Run the command to its end, in this process; the exit code, and the one line that it says."""
+    done = CliRunner().invoke(app, ["apiserver", *arguments], catch_exceptions=False)
+    return done.exit_code, only_line(done.stdout, done.stderr)
+
+
+def only_line(stdout: str, stderr: str) -> str:
+    """What it says, without its name."""
+    assert stdout == ""
+    said = stderr.splitlines()
+    assert len(said) == 1, stderr
     assert said[0].startswith("kargo-py: ")
-    return done.returncode, said[0].removeprefix("kargo-py: ")
+    return said[0].removeprefix("kargo-py: ")
 
 
 def test_ready_and_end() -> None:
@@ -183,8 +190,12 @@ def test_bad_manifest(tmp_path: Path) -> None:
 @pytest.mark.parametrize("package", ["uvicorn", "httptools", "cryptography", "cel"])
 def test_missing_package(package: str) -> None:
     """Without the extra it says what to install."""
-    code, said = failing(before=f"import sys; sys.modules[{package!r}] = None")
-    assert code == 1
+    code = f"import sys; sys.modules[{package!r}] = None\nfrom kargo_py.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "apiserver"], capture_output=True, text=True, timeout=60, check=False
+    )
+    said = only_line(done.stdout, done.stderr)
+    assert done.returncode == 1
     assert f"needs the package {package}" in said
     assert "pip install 'kargo-py[local]'" in said
 

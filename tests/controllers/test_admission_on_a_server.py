@@ -54,15 +54,15 @@ async def test_admitted_and_kept(cluster: Cluster) -> None:
     await cluster.create(cluster.freight())
     await cluster.create(cluster.application("dev"))
     async with cluster.controllers():
-        await cluster.create(bare("p1", origin={"kind": "Warehouse", "name": "wh"}))
-        await cluster.create(template(cluster))
-        await cluster.create(task())
+        await cluster.create_with_kubectl(bare("p1", origin={"kind": "Warehouse", "name": "wh"}))
+        await cluster.create_with_kubectl(template(cluster))
+        await cluster.create_with_kubectl(task())
         await cluster.wait("promotion", "p1", ".status.phase")
         if (await cluster.get("promotion", "p1"))["status"]["phase"] == "Errored":
             # It was seen before its task was there.
-            await cluster.create(bare("p2", origin={"kind": "Warehouse", "name": "wh"}))
+            await cluster.create_with_kubectl(bare("p2", origin={"kind": "Warehouse", "name": "wh"}))
         running = (await cluster.pick_up())["operation"]["info"][1]["value"]
-        await cluster.create(bare("queued", freight="f1"))
+        await cluster.create_with_kubectl(bare("queued", freight="f1"))
         await cluster.wait("promotion", "queued", RECORD)
         queued = await cluster.get("promotion", "queued")
         patch = {"spec": {"promotionTemplate": {"spec": {"steps": [{"uses": "argocd-wait", "config": {"apps": []}}]}}}}
@@ -74,6 +74,7 @@ async def test_admitted_and_kept(cluster: Cluster) -> None:
         )
         await cluster.complete()
         await cluster.wait("promotion", running, ".status.phase", "Succeeded")
+        await cluster.refresh()  # until Argo CD has looked at what the last one did, the next waits, for half a minute
         if cluster.server.strict:
             # Kargo's definition has no such rule; what was edited is not what was admitted, and no template fits it.
             await cluster.wait("promotion", "queued", ".status.phase", "Errored")

@@ -27,9 +27,10 @@ OTHER = "dev.01k0000000000000000000000b.f1"
 
 async def test_a_promotion_from_creation_to_verified(cluster: Cluster) -> None:
     """Created with kubectl, a Promotion syncs the Application, ends with its operation, and its Freight is verified."""
-    await cluster.prepare()
+    for each in (cluster.stage("dev"), cluster.freight(), cluster.application("dev")):
+        await cluster.create_with_kubectl(each)
     async with cluster.controllers():
-        await cluster.promote(NAME)
+        await cluster.create_with_kubectl(cluster.promotion(NAME))
         operation = await cluster.requested()
         running = await cluster.get("promotion", NAME)
         stage = await cluster.get("stage", "dev")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ JsonObject = dict[str, Any]
 
 def rendered(variant: str = ".") -> list[JsonObject]:
     """The objects; skips the test without kubectl."""
+    return list(yaml.safe_load_all(_text(variant)))
+
+
+@cache
+def _text(variant: str) -> str:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("kubectl, which has kustomize, is not in PATH")
@@ -25,7 +31,7 @@ def rendered(variant: str = ".") -> list[JsonObject]:
         [kubectl, "kustomize", str(DEPLOY / variant)], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    return list(yaml.safe_load_all(done.stdout))
+    return done.stdout
 
 
 def rules(objects: list[JsonObject]) -> list[JsonObject]:

@@ -254,6 +254,22 @@ class ApiServer:
             raise RequestFailed(f"{method} {path}", answer.status, decoded)
         return decoded if isinstance(decoded, dict) else {"items": decoded}
 
+    def watch(self, path: str, *, seconds: float, user: UserName = "admin") -> Iterator[JsonObject]:
+        """The events of a watch that the server ends after *seconds* at the latest.
+
+        Raises:
+            RequestFailed: the server answered with 4xx or 5xx.
+            OSError: it did not answer, or went away.
+        """
+        connection = http.client.HTTPSConnection(HOST, self._ports.apiserver, context=self._tls, timeout=seconds + 5)
+        target = f"{path}&timeoutSeconds={max(1, round(seconds))}"
+        with contextlib.closing(connection):
+            connection.request("GET", target, headers={"Authorization": f"Bearer {self.token(user)}"})
+            answer = connection.getresponse()
+            if answer.status >= 400:
+                raise RequestFailed(f"GET {target}", answer.status, json.loads(answer.read()))
+            yield from map(json.loads, answer)
+
     def apply(self, collection: str, manifest: JsonObject) -> JsonObject:
         """Server-side apply *manifest* in *collection*, a path such as ``/api/v1/namespaces``."""
         path = f"{collection}/{quote(manifest['metadata']['name'])}?fieldManager=envtest&force=true"

@@ -381,7 +381,7 @@ async def test_abort_that_a_sync_window_holds_up() -> None:
 
 
 async def test_abort_that_nobody_carries_out() -> None:
-    """After ten minutes the Promotion is Aborted and says what it left."""
+    """After ten minutes, and not at some later look, the Promotion is Aborted and says what it left."""
     async with universe() as (world, argo), world.process():
         argo.application(APP.name).next_sync(hang=True)
         await world.promote()
@@ -392,7 +392,7 @@ async def test_abort_that_nobody_carries_out() -> None:
         assert await world.ended() == "Aborted"
         waited = asyncio.get_running_loop().time() - before
 
-    assert 600 <= waited < 670
+    assert 599 <= waited < 601  # its beginning is on record to the second
     assert "it was left as it is" in world.message()
     app = await world.user.get(APPLICATIONS, APP, codec=JSON)
     assert "operation" in app
