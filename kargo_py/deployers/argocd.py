@@ -295,6 +295,26 @@ class ArgoCD:
                 refused = self._held_back(record.key, error)
         raise refused or _undecided(record)
 
+    def may_land(self, record: Record) -> bool:
+        """Whether a start of the attempt may have been sent, by a process before this one even; see :meth:`settle`."""
+        return not self.attempt(record.key, record.stamp).never_issued
+
+    async def settle(self, record: Record) -> None:
+        """See the Application as it is; if no start of the attempt is there, none that was sent can land after this.
+
+        A start that nobody answered may still be on its way: the version that guards it is made to pass. Raises
+        KubeError: then it is not known.
+        """
+        app = await self.applications.read_live(record.key)
+        attempt = self.attempt(record.key, record.stamp)
+        if app is None or app.metadata.uid != record.uid or attempt.latched is not None:
+            return
+        if not may_have_begun(app, record, attempt) and self.may_land(record):
+            try:
+                await self._patch(app.key, nudge_patch(app))
+            except NotFound:
+                await self.applications.read_live(record.key)
+
     async def revert(self, record: Record, request: UpdateRequest) -> str:
         """Put back the fields that the start of *record* changed, where they are still as it left them.
 

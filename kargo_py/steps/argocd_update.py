@@ -38,6 +38,7 @@ from kargo_py.steps.argocd_update_records import (
     came_to_nothing,
     changes,
     extent,
+    in_doubt,
     latest,
     left,
     pointers,
@@ -250,7 +251,7 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         try:
             turn = self._turn(context)
         except ValueError as error:
-            ended = [left(record, self._argocd.observe(record).present) for record in context.records]
+            ended = [await self._left_alone(record) for record in context.records]
             said = [INVALID_CONFIGURATION(faults=error), *(record.message for record in latest(ended))]
             return Finished(StepStatus.FAILED, first_few(said), records=ended)
         if not context.records:
@@ -345,7 +346,8 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         looks = await self._looks(turn, pass_)
         left = _least_left(context, looks, pass_.elapsed)
         if left is not None and left <= 0 and not any(look.intends for look in looks):
-            unseen = await look_last(self._argocd, [look.attempts[-1] for look in looks if look.under_way])
+            late = [look.attempts[-1] for look in looks if look.under_way]
+            unseen = await look_last(self._argocd, late, self._argocd.settle)
             if unseen is not None:
                 for look in looks:
                     if look.under_way:
@@ -487,13 +489,38 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         except (TargetError, StampError) as error:
             if record.state.final:
                 return _Look(attempts, refusal=str(error))
-            present = self._argocd.observe(record).present
-            return _Look([*past, left(record, present, str(error)) if present else refused(record, error)])
+            return await self._refused(attempts, error)
         except KubeError as error:
             present = self._argocd.observe(record).present
             return _Look(attempts, wait=Observation(record, str(error), present=present), error=error)
         record = self._with_time_of_its_own(turn.context, seen)
         return _Look([*past, record], wait=None if record.state.final else seen)
+
+    async def _refused(self, attempts: Sequence[Record], error: Exception) -> _Look:
+        """The start was refused: that is the end of the attempt, unless one that was sent before it has landed."""
+        *past, record = attempts
+        if self._argocd.may_land(record):
+            try:
+                await self._argocd.settle(record)
+            except (Forbidden, Invalid):
+                return _Look([*past, in_doubt(record, error)])
+            except KubeError as failure:
+                return _Look(attempts, wait=Observation(record, str(error), notable=True), error=failure)
+            seen = self._argocd.observe(record)
+            if seen.present:
+                return _Look([*past, seen.record], wait=None if seen.record.state.final else seen)
+        return _Look([*past, refused(record, error)])
+
+    async def _left_alone(self, record: Record) -> Record:
+        """*record* as it is when nothing can be done about it, whatever became of its start."""
+        if record.state.final:
+            return record
+        try:
+            await self._argocd.settle(record)
+        except KubeError as error:
+            present = self._argocd.observe(record).present
+            return left(record, present) if present or not self._argocd.may_land(record) else in_doubt(record, error)
+        return left(record, self._argocd.observe(record).present)
 
     async def _repeat(self, turn: _Turn, request: UpdateRequest, attempts: Sequence[Record]) -> _Look:
         """Make a new attempt after one that other work has undone; not at once, and not for ever."""
@@ -698,6 +725,8 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
             seen = stopped[record.key, record.stamp]
             if seen.record.state.final:
                 records.append(seen.record)
+            elif give_up and not seen.present and self._argocd.may_land(record):
+                records.append(in_doubt(record, failure or seen.message))
             elif give_up:
                 records.append(left(seen.record, seen.present, seen.message))
             else:
@@ -716,6 +745,10 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         except KubeError as error:
             return Observation(record, str(error), present=self._argocd.observe(record).present), error
 
+    def _has_begun(self, record: Record) -> bool:
+        """False of one that ended before it was known whether its start lands."""
+        return record.state is not TargetState.DETACHED or self._argocd.observe(record).present
+
     async def _taken_back(self, context: StepContext, records: Sequence[Record], *, give_up: bool) -> list[str]:
         """What became of the fields of the spec that the starts have changed, in words."""
         changed = [record for record in records if record.before]
@@ -724,7 +757,7 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         except ValueError:
             turn = None
         if turn is None or turn.config.on_abort == "keep":
-            return [KEEPS_CHANGE(app=describe(r.key), pointers=pointers(r)) for r in changed]
+            return [KEEPS_CHANGE(app=describe(r.key), pointers=pointers(r)) for r in changed if self._has_begun(r)]
         said = []
         for record in changed:
             try:

@@ -6,7 +6,7 @@ Where that does not answer at all each request takes half a minute and more, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from tenacity import wait_exponential, wait_random
 
@@ -72,10 +72,12 @@ class Pass:
         return asyncio.timeout_at(self._ends)
 
 
-async def look_last(argocd: ArgoCD, records: Iterable[Record]) -> KubeError | None:
+async def look_last(
+    argocd: ArgoCD, records: Iterable[Record], see: Callable[[Record], Awaitable[object]] | None = None
+) -> KubeError | None:
     """See the targets of *records* as they are, now that the time of the step is up; what keeps us from it.
 
-    A target that was seen so is not asked about again: of many, where answers take long, some are seen each time.
+    *see*: how one is seen, if it takes more than to read it. A target that was seen so is not asked about again: of many, where answers take long, some are seen each time.
     """
     attempts = [(record, argocd.attempt(record.key, record.stamp)) for record in records]
     tickets, failed = asyncio.Semaphore(_AT_ONCE), list[KubeError]()
@@ -83,7 +85,7 @@ async def look_last(argocd: ArgoCD, records: Iterable[Record]) -> KubeError | No
     async def look(record: Record, attempt: Attempt) -> None:
         async with tickets:
             try:
-                await argocd.applications.read_live(record.key)
+                await (see(record) if see is not None else argocd.applications.read_live(record.key))
             except KubeError as error:
                 failed.append(error)
             else:
