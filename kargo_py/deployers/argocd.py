@@ -300,20 +300,21 @@ class ArgoCD:
         return not self.attempt(record.key, record.stamp).never_issued
 
     async def settle(self, record: Record) -> None:
-        """See the Application as it is; if no start of the attempt is there, none that was sent can land after this.
+        """Where no start of the attempt is there, have none that was sent land any more.
 
-        A start that nobody answered may still be on its way: the version that guards it is made to pass. Raises
-        KubeError: then it is not known.
+        A start that nobody answered may still be on its way: the version that guards it is made to pass, and if it has
+        landed by then the answer shows it. Raises KubeError: then it is not known.
         """
-        app = await self.applications.read_live(record.key)
-        attempt = self.attempt(record.key, record.stamp)
-        if app is None or app.metadata.uid != record.uid or attempt.latched is not None:
+        app, attempt = self.applications.get(record.key), self.attempt(record.key, record.stamp)
+        if app is None or app.metadata.uid != record.uid or attempt.latched is not None or not self.may_land(record):
             return
-        if not may_have_begun(app, record, attempt) and self.may_land(record):
-            try:
-                await self._patch(app.key, nudge_patch(app))
-            except NotFound:
-                await self.applications.read_live(record.key)
+        if may_have_begun(app, record, attempt):
+            return
+        try:
+            # Abandoned half-way it does no harm, and the time of the step is up.
+            await self._patch(app.key, nudge_patch(app), patience=0.0)
+        except NotFound:
+            await self.applications.read_live(record.key)
 
     async def revert(self, record: Record, request: UpdateRequest) -> str:
         """Put back the fields that the start of *record* changed, where they are still as it left them.
@@ -401,11 +402,11 @@ class ArgoCD:
         await self._patch(app.key, nudge_patch(app))
         self.attempt(app.key, mark).nudges += 1
 
-    async def _patch(self, key: Key, patch: Patch) -> None:
+    async def _patch(self, key: Key, patch: Patch, *, patience: float = WRITE_PATIENCE) -> None:
         try:
             answer = await uninterrupted(
                 self._client.patch(APPLICATIONS, key, encode(patch.body), codec=self._codec, patch_type=patch.type),
-                patience=WRITE_PATIENCE,
+                patience=patience,
             )
         except (OutcomeUnknown, asyncio.CancelledError):
             self.stats.unknown += 1

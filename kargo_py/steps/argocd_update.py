@@ -55,7 +55,7 @@ from kargo_py.steps.argocd_update_targets import (
 )
 from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION
-from kargo_py.steps.passes import BETWEEN_ATTEMPTS, LATE_PASS, Pass, look_last
+from kargo_py.steps.passes import BETWEEN_ATTEMPTS, LATE_PASS, Pass, look_last, settle_last
 from kargo_py.steps.step import Effect, Services, Step, Work
 
 EACH_TIME = message(
@@ -251,7 +251,9 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         try:
             turn = self._turn(context)
         except ValueError as error:
-            ended = [await self._left_alone(record) for record in context.records]
+            under_way = [record for record in context.records if not record.state.final]
+            unknown = await settle_last(self._argocd, under_way)
+            ended = [self._let_go(record, unknown.get((record.key, record.stamp))) for record in context.records]
             said = [INVALID_CONFIGURATION(faults=error), *(record.message for record in latest(ended))]
             return Finished(StepStatus.FAILED, first_few(said), records=ended)
         if not context.records:
@@ -346,8 +348,7 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         looks = await self._looks(turn, pass_)
         left = _least_left(context, looks, pass_.elapsed)
         if left is not None and left <= 0 and not any(look.intends for look in looks):
-            late = [look.attempts[-1] for look in looks if look.under_way]
-            unseen = await look_last(self._argocd, late, self._argocd.settle)
+            unseen = await look_last(self._argocd, [look.attempts[-1] for look in looks if look.under_way])
             if unseen is not None:
                 for look in looks:
                     if look.under_way:
@@ -366,7 +367,7 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         if turn.config.on_partial_failure == "terminate" and any(look.failed for look in looks):
             return self._terminating(turn, records, waits)
         if left is not None and left <= 0:
-            return self._time_out(turn, records, waits)
+            return await self._time_out(turn, records, waits)
         again = [left, *(wait.look_after for wait in waits)]
         return Waiting(
             first_few([wait.message for wait in waits]),
@@ -511,17 +512,6 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
                 return _Look([*past, seen.record], wait=None if seen.record.state.final else seen)
         return _Look([*past, refused(record, error)])
 
-    async def _left_alone(self, record: Record) -> Record:
-        """*record* as it is when nothing can be done about it, whatever became of its start."""
-        if record.state.final:
-            return record
-        try:
-            await self._argocd.settle(record)
-        except KubeError as error:
-            present = self._argocd.observe(record).present
-            return left(record, present) if present or not self._argocd.may_land(record) else in_doubt(record, error)
-        return left(record, self._argocd.observe(record).present)
-
     async def _repeat(self, turn: _Turn, request: UpdateRequest, attempts: Sequence[Record]) -> _Look:
         """Make a new attempt after one that other work has undone; not at once, and not for ever."""
         *past, last = attempts
@@ -626,19 +616,29 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
 
     # -- towards an end -------------------------------------------------------------------------------------------
 
-    def _time_out(self, turn: _Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting | Finished:
+    async def _time_out(
+        self, turn: _Turn, records: Sequence[Record], waits: Sequence[Observation]
+    ) -> Waiting | Finished:
         """The step has had its time: let go of what is under way, or end it."""
         context = turn.context
         if turn.config.on_timeout == "terminate":
             message = _timed_out(context, first_few([wait.message for wait in waits]))
             return _marked(context, records, waits, message)
-        present = {(wait.record.key, wait.record.stamp): wait.present for wait in waits}
+        unknown = await settle_last(self._argocd, [wait.record for wait in waits if not wait.present])
+        waited_for = {(wait.record.key, wait.record.stamp) for wait in waits}
         ended = [
-            left(record, present[record.key, record.stamp]) if (record.key, record.stamp) in present else record
+            self._let_go(record, unknown.get((record.key, record.stamp)))
+            if (record.key, record.stamp) in waited_for
+            else record
             for record in records
         ]
-        said = [record.message for record in ended if (record.key, record.stamp) in present]
+        said = [record.message for record in ended if (record.key, record.stamp) in waited_for]
         return Finished(StepStatus.FAILED, _timed_out(context, first_few(said)), records=ended)
+
+    def _let_go(self, record: Record, unknown: KubeError | None) -> Record:
+        """*record* as it is when nobody waits for it any longer; *unknown*: why a start of it may land yet."""
+        present = self._argocd.observe(record).present
+        return in_doubt(record, unknown) if unknown is not None and not present else left(record, present)
 
     def _terminating(self, turn: _Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting:
         """One target has failed: end the others, too."""

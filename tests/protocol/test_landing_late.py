@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,12 +25,13 @@ class Wire:
     """The way of patches of Applications from a process of ours to the server: starts are kept on it.
 
     They hang, or with *breaks* the connection is lost. ``answer`` makes that to a start, once it is set; ``cut``: to
-    all other patches of Applications, too.
+    all other patches of Applications, too. ``overtaken``: is done before the next of those.
     """
 
     def __init__(self, line: Line, *, breaks: bool = False) -> None:
         self.kept: list[tuple[Key, bytes]] = []
         self.answer: Callable[[], Exception] | None = None
+        self.overtaken: Callable[[], Awaitable[bool]] | None = None
         self.cut = False
         self.sent = asyncio.Event()
         self._breaks = breaks
@@ -40,6 +42,9 @@ class Wire:
         is_start = resource == APPLICATIONS and "operation" in json.loads(body)
         if self.answer is not None and (is_start or (self.cut and resource == APPLICATIONS)):
             raise self.answer()
+        if not is_start and resource == APPLICATIONS and self.overtaken is not None:
+            assert await self.overtaken()
+            self.overtaken = None
         if not is_start:
             return await self._asked(resource, key, body, **options)
         self.kept.append((key, body))
@@ -99,6 +104,21 @@ async def test_just_before_it_is_looked_at_for_the_last_time() -> None:
 
     assert state(world) == "Detached"
     assert "the sync was left to run" in world.message()
+
+
+async def test_no_write_is_answered() -> None:
+    """It is seen that nothing has landed, and not that nothing will: the step ends in its time, and says so."""
+    async with universe() as (world, _), world.process() as ours:
+        wire = Wire(ours.line)
+        await at_rest(world)
+        await world.promote(retry={"timeout": "1m"})
+        await wire.sent.wait()
+        wire.answer, wire.cut = lambda: OutcomeUnknown("connection reset"), True
+        assert await world.ended(seconds=75) == "Failed"
+
+        assert state(world) == "Detached"
+        assert "may have been started, or may be yet" in world.message()
+        assert await wire.lands(world)
 
 
 async def test_what_a_process_before_this_one_has_sent() -> None:
@@ -173,15 +193,7 @@ async def test_before_it_was_refused() -> None:
         await world.promote(retry={"timeout": "1h"})
         await wire.sent.wait()
         wire.answer = lambda: Forbidden(403, "Forbidden", "no more of that")
-        reading, reads = ours.line.get, [False, False, True]
-
-        async def lands_first(resource: Resource, key: Key, **options: Any) -> Any:
-            # The first one asks what came of the start, the second what follows from that.
-            if resource == APPLICATIONS and reads and reads.pop(0):
-                assert await wire.lands(world)
-            return await reading(resource, key, **options)
-
-        ours.line.get = lands_first  # type: ignore[method-assign]
+        wire.overtaken = partial(wire.lands, world)
         assert await world.ended() == "Succeeded"
 
     assert state(world) == "Succeeded"
