@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 
+from kargo_py.api.names import Actor
+from kargo_py.api.stamp import STATE_KEY
 from kargo_py.argocd.application import APPLICATIONS
+from kargo_py.deployers.base import read_records
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.errors import Conflict, Forbidden, OutcomeUnknown
 from kargo_py.kube.resources import Key, Resource
-from tests.protocol.universe import APP, Line, Universe, universe
+from kargo_py.steps.argocd_update import USES
+from kargo_py.steps.base import Finished, StepContext
+from tests.protocol.universe import APP, PROJECT, Line, Universe, universe
 
 pytestmark = pytest.mark.looptime
 
@@ -197,3 +202,33 @@ async def test_before_it_was_refused() -> None:
         assert await world.ended() == "Succeeded"
 
     assert state(world) == "Succeeded"
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_after_the_configuration_cannot_be_read(cut: bool) -> None:
+    """Expressions say something else after a restart, which is no configuration: so it is with what was sent before."""
+    async with universe() as (world, _), world.process() as ours:
+        wire = Wire(ours.line, breaks=True)
+        await at_rest(world)
+        await world.promote(retry={"timeout": "1h"})
+        await wire.sent.wait()
+        wire.answer, wire.cut = lambda: OutcomeUnknown("connection reset"), cut
+        now = world.now()
+        context = StepContext(
+            instance="me",
+            project=PROJECT,
+            stage="dev",
+            promotion="p1",
+            promotion_uid=world.promotion()["metadata"]["uid"],
+            actor=Actor.of(None),
+            alias="sync",
+            config={"apps": "none"},
+            now=now,
+            started_at=now,
+            records=read_records(world.promotion()["status"]["state"][STATE_KEY]),
+        )
+        outcome = await ours.world.steps[USES].run(context)
+
+        assert isinstance(outcome, Finished)
+        assert [record.state.value for record in outcome.records] == ["Detached" if cut else "NotStarted"]
+        assert await wire.lands(world) == cut
