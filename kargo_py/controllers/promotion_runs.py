@@ -9,6 +9,7 @@ from typing import Any
 
 from kargo_py.api.promotion import Promotion, PromotionStatus
 from kargo_py.api.types import JsonObject
+from kargo_py.engine.rebasing import rebased
 from kargo_py.expressions.hiding import Secrets
 from kargo_py.expressions.lookups import Lookups
 from kargo_py.kube.clock import Steady
@@ -131,12 +132,17 @@ class Turn:
 
     @classmethod
     def of(cls, raw: JsonObject, promotion: Promotion, run: Run) -> Turn:
-        """A pass over *promotion* as it is on record; what a write that failed did not bring there is not lost."""
+        """A pass over *promotion* as it is on record; what a write that failed did not bring there is not lost.
+
+        Nor is it where somebody else has written the status meanwhile, unless that has left the step.
+        """
         owed = run.owed
-        if owed is None or owed.before.wire() != promotion.status.wire():
+        status = rebased(owed.before, owed.after, promotion) if owed is not None else None
+        if status is None or status.wire() == promotion.status.wire():
             run.owed = None
             return cls(raw, promotion, promotion, run)
-        return cls(raw, promotion, promotion.replace(status=owed.after), run)
+        run.owed = Owed(promotion.status, status)
+        return cls(raw, promotion, promotion.replace(status=status), run)
 
     @property
     def key(self) -> Key:

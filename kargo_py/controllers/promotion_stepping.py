@@ -294,7 +294,8 @@ class Stepping:
             return await self._called_off(turn), False
         intends = isinstance(outcome, Intend)
         turn.run.at(current.alias).late += intends
-        return await self._after(turn, current, outcome, rules, timed_out=True), intends
+        left = self._patience - self._overdue(turn, current, kind)
+        return await self._after(turn, current, outcome, rules, limit=left, timed_out=True), intends
 
     async def _timed_out(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepOutcome | CalledOff:
         """The time of the step is up: how it ends."""
@@ -312,17 +313,20 @@ class Stepping:
         if isinstance(answer, CalledOff):
             return answer
         outcome = self._calling.told(turn, current, outcome_of_answer(answer), text)
-        overdue = -(_time_left(context, kind) or 0.0)
         match outcome:
             case Erred():
                 text = f"{text}; {outcome.message}"
             case Intend() if run.late >= _MOST_INTENTS:
                 pass
-            case Waiting() if overdue >= self._patience:
+            case Waiting() if self._overdue(turn, current, kind) >= self._patience:
                 pass
             case _:
                 return outcome
         return await Step.time_out(kind, context, text)
+
+    def _overdue(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> float:
+        """Seconds since the time of the step was up."""
+        return -(_time_left(self._calling.context(turn, current, kind), kind) or 0.0)
 
     async def _called_off(self, turn: Turn) -> Result:
         """The call was called off: the next pass aborts the Promotion, and has to know that the step runs."""

@@ -295,6 +295,27 @@ class ArgoCD:
                 refused = self._held_back(record.key, error)
         raise refused or _undecided(record)
 
+    def may_land(self, record: Record) -> bool:
+        """Whether a start of the attempt may have been sent, by a process before this one even; see :meth:`settle`."""
+        return not self.attempt(record.key, record.stamp).never_issued
+
+    async def settle(self, record: Record) -> None:
+        """Where no start of the attempt is there, have none that was sent land any more.
+
+        A start that nobody answered may still be on its way: the version that guards it is made to pass, and if it has
+        landed by then the answer shows it. Raises KubeError: then it is not known.
+        """
+        app, attempt = self.applications.get(record.key), self.attempt(record.key, record.stamp)
+        if app is None or app.metadata.uid != record.uid or attempt.latched is not None or not self.may_land(record):
+            return
+        if may_have_begun(app, record, attempt):
+            return
+        try:
+            # Abandoned half-way it does no harm, and the time of the step is up.
+            await self._patch(app.key, nudge_patch(app), patience=0.0)
+        except NotFound:
+            await self.applications.read_live(record.key)
+
     async def revert(self, record: Record, request: UpdateRequest) -> str:
         """Put back the fields that the start of *record* changed, where they are still as it left them.
 
@@ -381,11 +402,11 @@ class ArgoCD:
         await self._patch(app.key, nudge_patch(app))
         self.attempt(app.key, mark).nudges += 1
 
-    async def _patch(self, key: Key, patch: Patch) -> None:
+    async def _patch(self, key: Key, patch: Patch, *, patience: float = WRITE_PATIENCE) -> None:
         try:
             answer = await uninterrupted(
                 self._client.patch(APPLICATIONS, key, encode(patch.body), codec=self._codec, patch_type=patch.type),
-                patience=WRITE_PATIENCE,
+                patience=patience,
             )
         except (OutcomeUnknown, asyncio.CancelledError):
             self.stats.unknown += 1

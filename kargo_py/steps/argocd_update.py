@@ -16,17 +16,18 @@ from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.argocd_health import check_config
 from kargo_py.deployers.base import Observation, Record, TargetState
 from kargo_py.kube.backoff import pause_before
+from kargo_py.kube.errors import KubeError
 from kargo_py.messages import Shown, message
 from kargo_py.steps.argocd_update_beginning import Beginning
 from kargo_py.steps.argocd_update_config import ArgoCDUpdateConfig
 from kargo_py.steps.argocd_update_ending import Ending, marked
 from kargo_py.steps.argocd_update_looking import Targets
-from kargo_py.steps.argocd_update_records import bounded, by_target, latest, left, to_be_ended
+from kargo_py.steps.argocd_update_records import bounded, by_target, in_doubt, latest, left, to_be_ended
 from kargo_py.steps.argocd_update_targets import left_out_message, left_out_of
 from kargo_py.steps.argocd_update_turn import Look, TargetPass, Turn, is_over, timed_out
 from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting, first_few
 from kargo_py.steps.config import INVALID_CONFIGURATION
-from kargo_py.steps.passes import BETWEEN_ATTEMPTS, look_last
+from kargo_py.steps.passes import BETWEEN_ATTEMPTS, look_last, settle_last
 from kargo_py.steps.step import Effect, Services, Step, Work
 
 UNSEEN_WHEN_TIME_WAS_UP = message(
@@ -77,7 +78,9 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         try:
             turn = Turn.of(context, self._argocd.default_namespace)
         except ValueError as error:
-            ended = [left(record, self._argocd.observe(record).present) for record in context.records]
+            under_way = [record for record in context.records if not record.state.final]
+            unknown = await settle_last(self._argocd, under_way)
+            ended = [self._let_go(record, unknown.get((record.key, record.stamp))) for record in context.records]
             said = [INVALID_CONFIGURATION(faults=error), *(record.message for record in latest(ended))]
             return Finished(StepStatus.FAILED, first_few(said), records=ended)
         if not context.records:
@@ -112,7 +115,7 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         if turn.config.on_partial_failure == "terminate" and any(look.failed for look in looks):
             return self._terminating(turn, records, waits)
         if left is not None and left <= 0:
-            return self._time_out(turn, records, waits)
+            return await self._time_out(turn, records, waits)
         again = [left, *(wait.look_after for wait in waits)]
         return Waiting(
             first_few([wait.message for wait in waits]),
@@ -152,19 +155,29 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
 
     # -- towards an end -------------------------------------------------------------------------------------------
 
-    def _time_out(self, turn: Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting | Finished:
+    async def _time_out(
+        self, turn: Turn, records: Sequence[Record], waits: Sequence[Observation]
+    ) -> Waiting | Finished:
         """The step has had its time: let go of what is under way, or end it."""
         context = turn.context
         if turn.config.on_timeout == "terminate":
             message = timed_out(context, first_few([wait.message for wait in waits]))
             return marked(context, records, waits, message)
-        present = {(wait.record.key, wait.record.stamp): wait.present for wait in waits}
+        unknown = await settle_last(self._argocd, [wait.record for wait in waits if not wait.present])
+        waited_for = {(wait.record.key, wait.record.stamp) for wait in waits}
         ended = [
-            left(record, present[record.key, record.stamp]) if (record.key, record.stamp) in present else record
+            self._let_go(record, unknown.get((record.key, record.stamp)))
+            if (record.key, record.stamp) in waited_for
+            else record
             for record in records
         ]
-        said = [record.message for record in ended if (record.key, record.stamp) in present]
+        said = [record.message for record in ended if (record.key, record.stamp) in waited_for]
         return Finished(StepStatus.FAILED, timed_out(context, first_few(said)), records=ended)
+
+    def _let_go(self, record: Record, unknown: KubeError | None) -> Record:
+        """*record* as it is when nobody waits for it any longer; *unknown*: why a start of it may land yet."""
+        present = self._argocd.observe(record).present
+        return in_doubt(record, unknown) if unknown is not None and not present else left(record, present)
 
     def _terminating(self, turn: Turn, records: Sequence[Record], waits: Sequence[Observation]) -> Waiting:
         """One target has failed: end the others, too."""

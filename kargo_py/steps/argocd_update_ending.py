@@ -15,11 +15,11 @@ from kargo_py.argocd.application import describe
 from kargo_py.argocd.targets import resolve
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.argocd_admission import TargetError
-from kargo_py.deployers.base import Observation, Record
+from kargo_py.deployers.base import Observation, Record, TargetState
 from kargo_py.kube.errors import Forbidden, Invalid, KubeError
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.argocd_update_records import bounded, changes, latest, left, pointers, to_be_ended
+from kargo_py.steps.argocd_update_records import bounded, changes, in_doubt, latest, left, pointers, to_be_ended
 from kargo_py.steps.argocd_update_targets import target_request
 from kargo_py.steps.argocd_update_turn import TargetPass, Turn
 from kargo_py.steps.base import Finished, Intend, StepContext, StopOutcome, Waiting, first_few
@@ -85,6 +85,8 @@ class Ending:
             seen = stopped[record.key, record.stamp]
             if seen.record.state.final:
                 records.append(seen.record)
+            elif give_up and not seen.present and self._argocd.may_land(record):
+                records.append(in_doubt(record, failure or seen.message))
             elif give_up:
                 records.append(left(seen.record, seen.present, seen.message))
             else:
@@ -102,6 +104,10 @@ class Ending:
             return await self._argocd.stop(record), None
         except KubeError as error:
             return Observation(record, str(error), present=self._argocd.observe(record).present), error
+
+    def _has_begun(self, record: Record) -> bool:
+        """False of one that ended before it was known whether its start lands."""
+        return record.state is not TargetState.DETACHED or self._argocd.observe(record).present
 
     def out_of_patience(self, context: StepContext) -> bool:
         """Whether the end was waited for long enough; by our own clock from when this process first saw that it is."""
@@ -133,7 +139,7 @@ class Ending:
         except ValueError:
             turn = None
         if turn is None or turn.config.on_abort == "keep":
-            return [KEEPS_CHANGE(app=describe(r.key), pointers=pointers(r)) for r in changed]
+            return [KEEPS_CHANGE(app=describe(r.key), pointers=pointers(r)) for r in changed if self._has_begun(r)]
         said = []
         for record in changed:
             try:

@@ -15,10 +15,10 @@ from kargo_py.deployers.argocd_admission import TargetError, UpdateRequest
 from kargo_py.deployers.argocd_records import Attempt
 from kargo_py.deployers.base import Observation, Record, TargetState
 from kargo_py.kube.backoff import pause_before
-from kargo_py.kube.errors import Forbidden, KubeError
+from kargo_py.kube.errors import Forbidden, Invalid, KubeError
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.argocd_update_records import by_target, came_to_nothing, left, refused
+from kargo_py.steps.argocd_update_records import by_target, came_to_nothing, in_doubt, refused
 from kargo_py.steps.argocd_update_turn import PROMPT, Look, TargetPass, Turn, is_over
 from kargo_py.steps.base import StepContext
 from kargo_py.steps.passes import BETWEEN_ATTEMPTS, LATE_PASS, Pass
@@ -166,13 +166,27 @@ class Targets:
         except (TargetError, StampError) as error:
             if record.state.final:
                 return Look(attempts, refusal=str(error))
-            present = self._argocd.observe(record).present
-            return Look([*past, left(record, present, str(error)) if present else refused(record, error)])
+            return await self._refused(attempts, error)
         except KubeError as error:
             present = self._argocd.observe(record).present
             return Look(attempts, wait=Observation(record, str(error), present=present), error=error)
         record = self._with_time_of_its_own(turn.context, seen)
         return Look([*past, record], wait=None if record.state.final else seen)
+
+    async def _refused(self, attempts: Sequence[Record], error: Exception) -> Look:
+        """The start was refused: that is the end of the attempt, unless one that was sent before it has landed."""
+        *past, record = attempts
+        if self._argocd.may_land(record):
+            try:
+                await self._argocd.settle(record)
+            except (Forbidden, Invalid):
+                return Look([*past, in_doubt(record, error)])
+            except KubeError as failure:
+                return Look(attempts, wait=Observation(record, str(error), notable=True), error=failure)
+            seen = self._argocd.observe(record)
+            if seen.present:
+                return Look([*past, seen.record], wait=None if seen.record.state.final else seen)
+        return Look([*past, refused(record, error)])
 
     def _with_time_of_its_own(self, context: StepContext, seen: Observation) -> Record:
         """The record of *seen*, whose time begins when it could run: not while others held the Application."""

@@ -24,6 +24,12 @@ LEFT_AS_IT_WAS = message(
     "Application.",
     shown=Shown.PROMOTION,
 )
+MAY_BE_STARTED = message(
+    "{app}: the sync may have been started, or may be yet, which could not be found out: {why}",
+    do="A start was sent and not answered, and Argo CD's API server could not be asked again before the step had to "
+    "end. Look at the operation of the Application, and terminate what should not run.",
+    shown=Shown.PROMOTION,
+)
 _NOTHING = {TargetState.FAILED, TargetState.LOST, TargetState.REFUSED, TargetState.WRONG_REVISION}
 _ALL_MESSAGES = 16 * 1024
 _LEAST_MESSAGE = 200
@@ -81,6 +87,11 @@ def left(record: Record, present: bool, message: str = "") -> Record:
         return record.ended(TargetState.NOT_STARTED, NOT_STARTED(app=describe(record.key)))
     said = LEFT_AS_IT_WAS(message=message) if message else LEFT_TO_RUN(app=describe(record.key))
     return record.ended(TargetState.DETACHED, said)
+
+
+def in_doubt(record: Record, why: object) -> Record:
+    """*record* as it is when it ends before it is known whether a start that was sent lands."""
+    return record.ended(TargetState.DETACHED, MAY_BE_STARTED(app=describe(record.key), why=why))
 
 
 def pointers(record: Record) -> str:

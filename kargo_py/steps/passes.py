@@ -14,6 +14,7 @@ from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.argocd_records import Attempt
 from kargo_py.deployers.base import Record
 from kargo_py.kube.errors import KubeError
+from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 
 NO_ANSWER = message(
@@ -98,3 +99,29 @@ async def look_last(argocd: ArgoCD, records: Iterable[Record]) -> KubeError | No
         count = sum(not attempt.seen_at_end for _, attempt in attempts)
         failed.append(KubeError(NO_ANSWER(seconds=round(LAST_LOOK), count=count)))
     return next(iter(failed), None)
+
+
+async def settle_last(argocd: ArgoCD, records: Iterable[Record]) -> dict[tuple[Key, str], KubeError]:
+    """Have no start land any more of the attempts that *records* name, now that their step ends.
+
+    Of those of which that could not be made sure: why. They were seen just now, and show no start.
+    """
+    tickets, failed = asyncio.Semaphore(_AT_ONCE), dict[tuple[Key, str], KubeError]()
+    open_ = {(record.key, record.stamp): record for record in records if argocd.may_land(record)}
+
+    async def settle(record: Record) -> None:
+        async with tickets:
+            try:
+                await argocd.settle(record)
+            except KubeError as error:
+                failed[record.key, record.stamp] = error
+        del open_[record.key, record.stamp]
+
+    try:
+        async with asyncio.timeout(LAST_LOOK), asyncio.TaskGroup() as group:
+            for record in list(open_.values()):
+                group.create_task(settle(record))
+    except TimeoutError:
+        silent = KubeError(NO_ANSWER(seconds=round(LAST_LOOK), count=len(open_)))
+        failed.update(dict.fromkeys(open_, silent))
+    return failed

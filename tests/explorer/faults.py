@@ -18,6 +18,7 @@ from tests.explorer.laws import (
     FALSE_RECORD,
     FALSE_SUCCESS,
     LOST_ENDING,
+    MISCOUNTED,
     NOT_STOPPED,
     ORPHAN,
     TRESPASS,
@@ -413,6 +414,59 @@ SHELLS: Sequence[tuple[str, str, dict[str, Any], Setting]] = (
     ),
 )
 
+# -- faults in what follows an error, or no answer ---------------------------------------------------------------------
+
+AGAIN: Sequence[tuple[str, str, dict[str, Any], Setting]] = (
+    (
+        "records as not started, when the time is over, what may land yet",
+        FALSE_RECORD,
+        {"settles": False},
+        Setting("", (), ("ok",), Budget(unknowns=1, timeouts=1)),
+    ),
+    (
+        "records as refused what may land yet",
+        FALSE_RECORD,
+        {"settles": False},
+        Setting("", (), ("ok",), Budget(crashes=1, unknowns=1, refusals=1)),
+    ),
+    (
+        "gives up as not started what may land yet",
+        NOT_STOPPED,
+        {"doubts_unsettled": False},
+        Setting("", (), ("ok",), Budget(unknowns=1, aborts=1, patience=1)),
+    ),
+    (
+        "counts an error before the end is on record",
+        MISCOUNTED,
+        {"counts_with_end": False},
+        Setting("", (), ("fails",), Budget(), threshold=3),
+    ),
+    (
+        "tries again without end",
+        MISCOUNTED,
+        {"limits_errors": False},
+        Setting("", (), ("fails",), Budget(), threshold=2),
+    ),
+    (
+        "uses the same stamp after an error",
+        MISCOUNTED,
+        {"new_stamps": False},
+        Setting("", (), ("ok", "fails"), Budget(crashes=1), threshold=2),
+    ),
+    (
+        "takes the end of an earlier attempt for that of the next",
+        FALSE_RECORD,
+        {"tells_apart": False},
+        Setting("", (), ("fails",), Budget(), threshold=2),
+    ),
+    (
+        "tries again after what may have succeeded",
+        DOUBLE_START,
+        {"follows_certain": False},
+        Setting("", ("start",), ("ok",), Budget(acts=1, crashes=1), threshold=2),
+    ),
+)
+
 # -- faults with an Application that an ApplicationSet owns ------------------------------------------------------------
 
 _LEFT_BY_ALICE = App(mark=ALICE, phase=SUCCEEDED, history=((1, 2),))
@@ -475,6 +529,6 @@ FAULTS = (
     *(Fault(name, law, dataclasses.replace(setting, name=name), protocol) for name, law, protocol, setting in OWNED),
     *(
         Fault(name, law, dataclasses.replace(setting, name=name), dataclasses.replace(CODE, **flags))
-        for name, law, flags, setting in SHELLS
+        for name, law, flags, setting in (*SHELLS, *AGAIN)
     ),
 )

@@ -5,7 +5,7 @@ Each is a plain function from something that happened to what is wrong with it, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.explorer.model import (
@@ -48,6 +48,7 @@ LOST_ENDING = "4 no lost ending"
 NOT_STOPPED = "5 abort means stopped"
 FALSE_RECORD = "7 the record says what happened"
 ORPHAN = "10 no orphan"
+MISCOUNTED = "an error is counted once"
 NOT_TAKEN_BACK = "onAbort: revert puts back what was changed"
 
 
@@ -81,18 +82,46 @@ def can_run(s: State, mark: int) -> bool:
 
 
 def double_start(act: Act) -> str | None:
-    """One stamp lands at most once; one sync to the desired revision; a new attempt only when the last is over."""
+    """One stamp lands at most once; one sync to the desired revision; a new attempt only when the last is over.
+
+    One that was lost with its Application does not count: see :func:`not_stopped`.
+    """
+    lost = {r.mark for r in act.after.promo.records if r.state == R_LOST}
     for mark, fate in zip(ATTEMPTS, act.after.fates, strict=True):
         if fate.landed > 1:
             return f"the start of attempt {mark} landed twice"
-    if sum(bool(fate.good) for fate in act.after.fates) > 1:
+    fates = zip(ATTEMPTS, act.after.fates, strict=True)
+    if sum(bool(fate.good) for mark, fate in fates if mark not in lost) > 1:
         return "the desired revision was synced twice by us"
     if act.move.actor == WE and len(act.after.promo.records) > len(act.before.promo.records) > 0:
         last = act.before.promo.records[-1].mark
-        if can_run(act.after, last):
+        if can_run(act.after, last) and last not in lost:
             return f"a new attempt was recorded while attempt {last} could still run"
-        if sum(r.state == act.after.promo.records[-2].state for r in act.after.promo.records) >= AT_MOST:
+        if _same_reason(act.after.promo.records) >= AT_MOST:
             return f"more than {AT_MOST} attempts were made for one reason"
+    return None
+
+
+def _same_reason(records: Sequence[Rec]) -> int:
+    """How many attempts ended as the one before the newest, since the last error that was counted; 0 after that."""
+    *past, last, newest = records
+    if newest.after_errors > last.after_errors:
+        return 0
+    return sum(r.state == last.state and r.after_errors == last.after_errors for r in (*past, last))
+
+
+def miscounted(act: Act) -> str | None:
+    """Each attempt that failed is counted once, and with its end; a new one follows only what was counted."""
+    old, new = act.before.promo, act.after.promo
+    ended = [r for r in new.records if r.state not in {OPEN, R_SUCCEEDED}]
+    if new.errors > len(ended):
+        return f"{new.errors} errors were counted, and {len(ended)} attempts have failed"
+    if new.errors >= act.setting.threshold:
+        return f"{new.errors} errors were counted, and the step goes on"
+    if len(new.records) > len(old.records) > 0:
+        last = old.records[-1]
+        if last.state in {R_FAILED, R_LOST, R_REFUSED} and last.after_errors >= new.errors:
+            return f"an attempt follows attempt {last.mark}, which was not counted"
     return None
 
 
@@ -127,7 +156,8 @@ def not_stopped(act: Act) -> str | None:
     """
     records = act.after.promo.records
     if act.after.promo.phase == P_ABORTED and not (records and records[-1].state in {R_DETACHED, R_LOST}):
-        running = [mark for mark in ATTEMPTS if can_run(act.after, mark)]
+        lost = {r.mark for r in records if r.state == R_LOST}
+        running = [mark for mark in ATTEMPTS if mark not in lost and can_run(act.after, mark)]
         if running:
             return f"Aborted was recorded, but attempt {running[0]} runs or can still begin"
     return None
@@ -194,6 +224,7 @@ LAWS: Mapping[str, Callable[[Act], str | None]] = {
     FALSE_RECORD: false_record,
     ORPHAN: orphan,
     NOT_TAKEN_BACK: not_taken_back,
+    MISCOUNTED: miscounted,
 }
 
 

@@ -146,6 +146,7 @@ class Rec(NamedTuple):
 
     ``seen`` is the stamp annotation of that moment; ``seen_state`` is what ``operation.state_identity`` said then,
     where an ApplicationSet owns the Application. ``before``: the start changes the revision in the spec.
+    ``after_errors``: how many errors of the step had been counted when it was made.
     """
 
     mark: int
@@ -156,19 +157,22 @@ class Rec(NamedTuple):
     adopted: bool = False
     seen_state: str | None = None
     before: bool = False
+    after_errors: int = 0
 
 
 class Promo(NamedTuple):
     """A Promotion: how it ended, whether it is to be stopped, and its records.
 
     ``abort``: 0 no, 1 asked for, 2 kept in the status; 3: the step has had its time, and is to terminate what runs; 4:
-    that is on record (``stoppingSince``). ``saved``: the records are on the server, too.
+    that is on record (``stoppingSince``). ``saved``: the records are on the server, too. ``errors``: how many errors of
+    the step were counted.
     """
 
     phase: int = 0
     abort: int = 0
     records: tuple[Rec, ...] = ()
     saved: bool = True
+    errors: int = 0
 
 
 class Memory(NamedTuple):
@@ -209,6 +213,7 @@ class Budget(NamedTuple):
     """How often what is no part of an undisturbed run may still happen.
 
     ``patience``: that an abort has been waited for long enough (or is forced). ``restarts``: of Argo CD's controller.
+    ``refusals``: of a start, for a reason that is not in the Application.
     """
 
     acts: int = 0
@@ -219,6 +224,7 @@ class Budget(NamedTuple):
     timeouts: int = 0
     patience: int = 0
     restarts: int = 0
+    refusals: int = 0
 
 
 class State(NamedTuple):
@@ -272,7 +278,7 @@ class Setting:
     ``reverts``: the step has onAbort: revert, not keep.
     ``adopts``: a real Kargo had the Promotion before us, and what would be our attempt 1 is what it has started.
     ``owned``: by an ApplicationSet, which removes the stamp annotation at some time or other (spec 4: 20 ms after each
-    write).
+    write). ``threshold``: how many errors end the step (``retry.errorThreshold``).
     """
 
     name: str
@@ -287,6 +293,7 @@ class Setting:
     reverts: bool = False
     adopts: bool = False
     owned: bool = False
+    threshold: int = 1
     first: App = field(default_factory=App)
 
     def initial(self) -> State:

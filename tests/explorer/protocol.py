@@ -240,6 +240,13 @@ class Protocol:
       (``deployers.argocd._may_have_begun``).
     * ``doubts_no_state``: that there was no operation's state at the intent proves nothing later, a start resets it
       (``deployers.argocd._may_have_begun``; ``operation.may_have_moved``).
+    * ``settles``: what had no answer can land no more when it is on record as not started, since the time is over, or
+      as refused (``ArgoCD.settle``). ``doubts_unsettled``: where that could not be made sure of, it is not on record as
+      not started (``ArgoCDUpdate._end_all``, ``_let_go``).
+    * ``counts_with_end``: an error and the end that it counts are in one write (``ArgoCDUpdate._failed``,
+      ``stepping._erred``). ``limits_errors``: the threshold holds. ``follows_certain``: no attempt follows one of which
+      it is not known what came of it (``ArgoCDUpdate._may_follow``). ``tells_apart``: an ending that was kept is that
+      of its own attempt (``ArgoCD.attempt``).
     """
 
     decide: Decide = decide
@@ -269,6 +276,12 @@ class Protocol:
     takes_back_all: bool = True
     knows_adopted: bool = True
     doubts_no_state: bool = True
+    settles: bool = True
+    doubts_unsettled: bool = True
+    counts_with_end: bool = True
+    limits_errors: bool = True
+    follows_certain: bool = True
+    tells_apart: bool = True
 
 
 CODE = Protocol()
@@ -355,6 +368,8 @@ def _looked(s: State, record: Rec, protocol: Protocol, *, stopping: bool = False
 
 def _ask(s: State, record: Rec, protocol: Protocol, *, stopping: bool = False) -> Answer:
     question = _question(s, record, stopping=stopping)
+    if not protocol.tells_apart and s.memory.latched:
+        question = question._replace(latched=s.memory.latched[0]._replace(mark=record.mark))
     if not protocol.latches:
         question = question._replace(latched=None)
     if not protocol.fences:
@@ -386,7 +401,7 @@ def _outdated(s: State, record: Rec, setting: Setting, protocol: Protocol) -> Re
     moved = app.stamp != record.seen and record.mark in s.memory.never
     if not app.uid or not (moved or _ask(s, record, protocol).verb is Verb.START):
         return None
-    now = _facts(app, record.mark, setting, adopted=record.adopted)
+    now = _facts(app, record.mark, setting, adopted=record.adopted)._replace(after_errors=record.after_errors)
     if now == record:
         return None
     return now if protocol.records_state_again else now._replace(seen_state=record.seen_state)
@@ -404,7 +419,7 @@ def _run(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     if record.state != OPEN:
         # The pause before the next attempt.
         yield from _out_of_time(s, record, setting, protocol)
-        yield _intend(s, record.mark + 1, setting, protocol, s.promo.records)
+        yield from _try_again(s, record, setting, protocol)
         return
     now = _outdated(s, record, setting, protocol)
     if now is None:
@@ -417,6 +432,8 @@ def _run(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
         yield Move(WE, f"records the intent of attempt {record.mark} as it is now", after)
     elif verb is Verb.START:
         yield from _start(s, record.mark, setting, protocol)
+        yield from _too_late(s, record, setting, protocol)
+        yield from _refused(s, record, setting, protocol)
     elif verb is Verb.NUDGE:
         yield from _nudge(s, setting)
     elif verb is Verb.TERMINATE:
@@ -428,7 +445,10 @@ def _run(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
         yield from _repeat(s, record, verb, setting, protocol)
     else:
         end = _ENDS.get(verb, R_DOUBTFUL)
-        yield _ended(s, P_SUCCEEDED if end == R_SUCCEEDED else P_FAILED, end, setting, protocol)
+        if end == R_SUCCEEDED:
+            yield _ended(s, P_SUCCEEDED, end, setting, protocol)
+        else:
+            yield _failed(s, end, setting, protocol)
 
 
 def _intend(s: State, mark: int, setting: Setting, protocol: Protocol, ended: tuple[Rec, ...] = ()) -> Move:
@@ -439,9 +459,10 @@ def _intend(s: State, mark: int, setting: Setting, protocol: Protocol, ended: tu
         if ended:
             last = ended[-1] if protocol.keeps_ends else ended[-1]._replace(state=R_REFUSED)
             s = s._replace(promo=s.promo._replace(records=(*ended[:-1], last)))
-            return _ended(s, P_FAILED, last.state, setting, protocol)
+            return _failed(s, last.state, setting, protocol)
         return Move(WE, "ends: the Application takes no sync", _forgotten(s, P_FAILED))
-    promo = s.promo._replace(records=(*ended, _facts(s.cache, mark, setting)), saved=protocol.records_first)
+    new = _facts(s.cache, mark, setting)._replace(after_errors=s.promo.errors)
+    promo = s.promo._replace(records=(*ended, new), saved=protocol.records_first)
     after = s._replace(promo=promo, memory=s.memory._replace(never=s.memory.never | {mark}, clock=0, nudges=0))
     return Move(WE, f"records the intent of attempt {mark}", after)
 
@@ -459,7 +480,7 @@ def _repeat(s: State, record: Rec, verb: Verb, setting: Setting, protocol: Proto
     ended = (*s.promo.records[:-1], last)
     count = sum(r.state == end for r in ended)
     if (count >= AT_MOST and protocol.limits_attempts) or record.mark == len(s.fates):
-        yield _ended(s, P_FAILED, end, setting, protocol)
+        yield _failed(s, end, setting, protocol)
     elif not protocol.new_stamps:
         yield _intend(s, record.mark, setting, protocol)
     elif end == R_WRONG_REVISION:
@@ -467,6 +488,67 @@ def _repeat(s: State, record: Rec, verb: Verb, setting: Setting, protocol: Proto
         yield Move(WE, f"records that attempt {record.mark} ended as {WORDS[end]}, and pauses", after)
     else:
         yield _intend(s, record.mark + 1, setting, protocol, ended)
+
+
+_FOLLOWED = frozenset({R_FAILED, R_LOST, R_REFUSED, R_WRONG_REVISION, R_SUPERSEDED})
+"""Ends after which, once they were counted, another attempt may follow (``_may_follow``)."""
+
+
+def _failed(s: State, end: int, setting: Setting, protocol: Protocol) -> Move:
+    """``_failed``, ``stepping._erred``: the end is an error that is counted, in the same write; or the last one."""
+    last, promo = s.promo.records[-1], s.promo
+    certain = end in _FOLLOWED or not protocol.follows_certain
+    enough = promo.errors + 1 >= setting.threshold and protocol.limits_errors
+    if not certain or enough or last.mark == len(s.fates) or setting.threshold == 1:
+        return _ended(s, P_FAILED, end, setting, protocol)
+    if not protocol.counts_with_end and last.state == OPEN and promo.errors == last.after_errors:
+        return Move(WE, "counts an error", s._replace(promo=promo._replace(errors=promo.errors + 1)))
+    records = (*promo.records[:-1], last._replace(state=end) if last.state == OPEN else last)
+    counted = promo._replace(records=records, errors=promo.errors + 1)
+    words = f"counts an error: attempt {last.mark} ended as {WORDS[end]}; and pauses"
+    return Move(WE, words, s._replace(promo=counted, memory=s.memory._replace(fenced=False)))
+
+
+def _try_again(s: State, record: Rec, setting: Setting, protocol: Protocol) -> Iterator[Move]:
+    """The pause is over: the next attempt, if it is still certain that nothing came of the last (``_try_again``)."""
+    if record.state == R_SUPERSEDED and record.after_errors < s.promo.errors:
+        s = answered(s)
+        if not _ask(s, record, protocol).repeatable:
+            yield _ended(s, P_FAILED, record.state, setting, protocol)
+            return
+    mark = record.mark + 1 if protocol.new_stamps else record.mark
+    ended = s.promo.records if protocol.new_stamps else s.promo.records[:-1]
+    yield _intend(s, mark, setting, protocol, ended)
+
+
+def _settled(s: State, record: Rec, setting: Setting, protocol: Protocol) -> State | None:
+    """``settle``: a live look, and a write if no start is there but one may be on its way; None if one is there."""
+    s = answered(s)
+    if protocol.settles and s.app.uid and record.mark not in s.memory.never:
+        after = s if _may_have_begun(s, record, setting, protocol) else written(s, s.app, setting, answer=True)
+        if after is None:
+            return None
+        s = after
+    return s if _ask(s, record, protocol).verb is Verb.START else None
+
+
+def _too_late(s: State, record: Rec, setting: Setting, protocol: Protocol) -> Iterator[Move]:
+    """The step has had its time, and no start is known to have landed (``look_last``): one may be on its way."""
+    if setting.terminates:
+        yield from _out_of_time(s, record, setting, protocol)
+    elif s.budget.timeouts and (settled := _settled(s, record, setting, protocol)) is not None:
+        yield _left(settled, P_FAILED, record, setting, protocol)
+
+
+def _refused(s: State, record: Rec, setting: Setting, protocol: Protocol) -> Iterator[Move]:
+    """The start is refused for a reason that is not in the Application (``_refused``): an admission webhook's."""
+    if not s.budget.refusals:
+        return
+    spent = s._replace(budget=s.budget._replace(refusals=s.budget.refusals - 1))
+    never = record.mark in s.memory.never
+    settled = spent if never else _settled(spent, record, setting, protocol)
+    if settled is not None:
+        yield _failed(settled, R_REFUSED, setting, protocol)._replace(fair=False)
 
 
 def _ended(s: State, phase: int, end: int, setting: Setting, protocol: Protocol) -> Move:
@@ -548,7 +630,8 @@ def _run_out(s: State, setting: Setting, protocol: Protocol) -> Iterator[Move]:
     waits = answer.verb is Verb.WAIT and answer.waiting is not Waiting.FOREIGN
     if not waits and not s.memory.late:
         yield from _run(s, setting, protocol) if answer.verb is not Verb.WAIT else ()
-        return
+        if answer.verb is not Verb.START:
+            return
     if s.promo.abort == 3:
         recorded = s._replace(promo=s.promo._replace(abort=4), memory=s.memory._replace(late=False))
         yield Move(WE, "records that the time of the step is over", recorded)
@@ -715,6 +798,9 @@ def _stop(s: State, setting: Setting, protocol: Protocol, phase: int = P_ABORTED
         return
     s, answer = _looked(s, record, protocol, stopping=True)
     verb = answer.verb
+    if verb is Verb.FENCE and s.budget.patience:
+        end = R_DETACHED if protocol.doubts_unsettled else R_NOT_STARTED
+        yield _ended(s, phase, end, setting, protocol)._replace(fair=False)
     if verb in {Verb.TERMINATE, Verb.WAIT} and s.budget.patience:
         yield _left(s, phase, record, setting, protocol)
     if verb is Verb.TERMINATE:

@@ -13,7 +13,7 @@ from kargo_py.controllers.world import PROMOTIONS, STAGES
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.resources import Key
 from kargo_py.steps.argocd_update import USES
-from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, Waiting
+from kargo_py.steps.base import Erred, Finished, Intend, StepContext, StepOutcome, Waiting
 from kargo_py.steps.step import Effect
 from tests.protocol.test_steps import DONE, Toy, toy
 from tests.protocol.universe import APP, PROJECT, Universe, universe
@@ -44,6 +44,83 @@ async def test_an_effect_is_not_repeated_because_of_a_conflict(seconds: float) -
         async with world.process(further={"once": once, "toy": Toy()}):
             await world.run(toy(), toy("once"), toy())
             assert await world.ended() == "Succeeded"
+    assert len(once.calls) == 1
+
+
+async def edit(world: Universe, **status: Any) -> None:
+    """Somebody else writes the status of the Promotion while it runs."""
+    body = encode({"status": status})
+    await world.user.patch(PROMOTIONS, Key(PROJECT, "p1"), body, codec=JSON, subresource="status")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 30.0], ids=["at once", "later"])
+async def test_an_effect_is_not_repeated_because_somebody_wrote_the_status(seconds: float) -> None:
+    """What has come of the call is put onto the status as it is by then; what the other one wrote stays."""
+    world = Universe()
+
+    async def act(_: StepContext) -> StepOutcome:
+        await asyncio.sleep(seconds)
+        first = world.promotion()["status"]["stepExecutionMetadata"]
+        await edit(
+            world,
+            message="hands off",
+            state={"theirs": {"kept": True}},
+            stepExecutionMetadata=[{**first[0], "message": "theirs"}, {**first[1], "message": "theirs, too"}],
+        )
+        return Finished(StepStatus.SUCCEEDED, "posted", output={"posted": "yes"})
+
+    once = Toy(act, effect=Effect.ONCE)
+    async with world.core:
+        await world.prepare()
+        async with world.process(further={"once": once, "toy": Toy(Waiting("a moment"), DONE)}):
+            await world.run(toy(), toy("once"), toy())
+            assert await world.ended() == "Succeeded"
+    status = world.promotion()["status"]
+    assert len(once.calls) == 1
+    assert status["state"]["step-2"] == {"posted": "yes"}
+    assert status["state"]["theirs"] == {"kept": True}
+    assert [step.get("message") for step in status["stepExecutionMetadata"]] == ["theirs", "posted", None]
+
+
+async def test_an_error_that_was_counted_is_put_onto_what_somebody_wrote() -> None:
+    """A call that erred was one of those that may be made, and the pause after it is kept."""
+    world = Universe()
+    called: list[float] = []
+
+    async def act(_: StepContext) -> StepOutcome:
+        called.append(asyncio.get_running_loop().time())
+        await edit(world, message=f"edited {len(called)}")
+        return Erred("no", retry_after=60.0)
+
+    once = Toy(act, effect=Effect.ONCE)
+    async with world.core:
+        await world.prepare()
+        async with world.process(further={"once": once}):
+            await world.run(toy("once", retry={"errorThreshold": 2}))
+            assert await world.ended() == "Errored"
+    assert len(called) == 2
+    assert called[1] - called[0] >= 60
+    assert world.promotion()["status"]["stepExecutionMetadata"][0]["errorCount"] == 2
+
+
+async def test_an_end_does_not_outlive_the_step() -> None:
+    """Somebody else has ended the step meanwhile: what is on record then holds, and nothing is called again."""
+    world = Universe()
+
+    async def act(_: StepContext) -> StepOutcome:
+        first = world.promotion()["status"]["stepExecutionMetadata"]
+        ended = {**first[0], "status": "Skipped", "finishedAt": "2026-11-30T12:00:01Z"}
+        await edit(world, currentStep=1, stepExecutionMetadata=[ended])
+        return Finished(StepStatus.FAILED, "no")
+
+    once = Toy(act, effect=Effect.ONCE)
+    async with world.core:
+        await world.prepare()
+        async with world.process(further={"once": once, "toy": Toy()}):
+            await world.run(toy("once"), toy())
+            assert await world.ended() == "Succeeded"
+    steps = world.promotion()["status"]["stepExecutionMetadata"]
+    assert [step["status"] for step in steps] == ["Skipped", "Succeeded"]
     assert len(once.calls) == 1
 
 
