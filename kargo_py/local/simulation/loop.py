@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import gc
 import heapq
 import itertools
 import random
+import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import dataclass
@@ -336,8 +338,8 @@ class Outcome(Generic[T]):
 def simulate(main: Callable[[], Coroutine[Any, Any, T]], *, seed: int | str | None = None) -> Outcome[T]:
     """Run *main* to its end in simulated time, then cancel what it has left.
 
-    The :mod:`random` module is seeded, too, and put back. The collector of cyclic garbage rests, since when it comes
-    depends on what ran before.
+    The functions of the :mod:`random` module draw from a generator of its own, which is seeded. The collector of cyclic
+    garbage rests, since when it comes depends on what ran before.
     """
     loop = SimulatedLoop(seed)
     with _repeatable(seed):
@@ -360,15 +362,58 @@ def _abandon(loop: SimulatedLoop) -> None:
 
 @contextmanager
 def _repeatable(seed: int | str | None) -> Iterator[None]:
-    state, collects = random.getstate(), gc.isenabled()
-    random.seed(f"random of {seed}")
+    collects = gc.isenabled()
     gc.disable()
+    try:
+        with _own_random(random.Random(f"random of {seed}")):  # noqa: S311 - to be repeatable is the point
+            yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+_generators: dict[int, random.Random] = {}
+"""From what the functions of :mod:`random` draw on the threads that simulate."""
+
+_generators_lock = threading.Lock()
+_functions: Mapping[str, Callable[..., Any]] = {
+    name: function
+    for name, function in vars(random).items()
+    if isinstance(getattr(function, "__self__", None), random.Random)
+}
+
+
+@contextmanager
+def _own_random(generator: random.Random) -> Iterator[None]:
+    """Have the functions of :mod:`random` draw from *generator* on this thread.
+
+    To seed the generator of the module would not do: other threads draw from it, too.
+    """
+    thread = threading.get_ident()
+    with _generators_lock:
+        before = _generators.get(thread)
+        _generators[thread] = generator
+        for name, function in _functions.items():
+            setattr(random, name, _by_thread(name, function))
     try:
         yield
     finally:
-        random.setstate(state)
-        if collects:
-            gc.enable()
+        with _generators_lock:
+            if before is not None:
+                _generators[thread] = before
+            else:
+                del _generators[thread]
+            if not _generators:
+                for name, function in _functions.items():
+                    setattr(random, name, function)
+
+
+def _by_thread(name: str, shared: Callable[..., Any]) -> Callable[..., Any]:
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        own = _generators.get(threading.get_ident())
+        return (shared if own is None else getattr(own, name))(*args, **kwargs)
+
+    return functools.wraps(shared)(drawn)
 
 
 def current_process() -> Process | None:

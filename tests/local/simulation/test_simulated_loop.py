@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
+import threading
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -72,7 +74,7 @@ def test_a_seed_decides_who_is_first() -> None:
 
 
 def test_random_is_seeded_and_put_back() -> None:
-    """The module's own generator, which libraries use, replays; outside it goes on as if nothing had been."""
+    """The module's functions, which libraries use, replay; outside they go on as if nothing had been."""
 
     async def main() -> float:
         return random.random()
@@ -82,6 +84,28 @@ def test_random_is_seeded_and_put_back() -> None:
     random.seed(7)
     assert simulate(main, seed=1).value == simulate(main, seed=1).value != simulate(main, seed=2).value
     assert random.random() == expected
+    assert random.random.__self__ is random.uniform.__self__  # type: ignore[attr-defined]
+
+
+def test_other_threads_draw_from_another_generator() -> None:
+    """A server of other tests may run beside it: what that draws changes nothing here, nor is it changed."""
+
+    async def main(beside: Callable[[], object]) -> list[float]:
+        drawn = []
+        for _ in range(3):
+            other = threading.Thread(target=beside)
+            other.start()
+            other.join()
+            drawn.append(random.uniform(0, 1))
+        return drawn
+
+    random.seed(7)
+    expected = [random.random() for _ in range(3)]
+    random.seed(7)
+    theirs: list[float] = []
+    alone = simulate(partial(main, lambda: None), seed=1).value
+    assert simulate(partial(main, lambda: theirs.append(random.random())), seed=1).value == alone
+    assert theirs == expected
 
 
 def test_a_deadlock_is_told() -> None:
