@@ -382,6 +382,13 @@ def test_long_lists(crds: ApiServer, namespace: str, many: str) -> None:
     assert "must have at most" in str(caught.value)
 
 
+def test_large_configurations(crds: ApiServer, namespace: str) -> None:
+    """Rules do not see the configuration of a step, so its size costs them nothing."""
+    config = {f"name-{i}": i for i in range(5000)}
+    for made in (stage, task):
+        create(crds, namespace, made({**STEP, "as": "one", "config": config}, STEP), "?dryRun=All")
+
+
 def test_each_rule_has_a_case() -> None:
     """No rule is without an example above or below."""
     elsewhere = {rules.PROMOTION_ADMITTED(), rules.FREIGHT_CHANGED(), rules.STEP_OF_A_PROMOTION()}

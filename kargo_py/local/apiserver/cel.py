@@ -99,11 +99,12 @@ class Expression:
     def evaluate(self, scope: Scope) -> Any:
         """The value of the expression; EvaluationError where it has none."""
         variables = scope.variables
-        if self._depth > 1 and widest(variables) ** self._depth > MAX_STEPS:
+        if self._depth > 1 and scope.widest() ** self._depth > MAX_STEPS:
             raise EvaluationError("operation cancelled: actual cost limit exceeded")
         if self._sizes and not f"{self._source}{variables}".isascii() and self._exact is not self:
             exact = self._counting_characters()
-            return exact.evaluate(Scope(variables, exact.functions)) if exact is not self else self._run(scope)
+            if exact is not self:
+                return exact.evaluate(Scope(variables, exact.functions, scope.widest))
         return self._run(scope)
 
     def _run(self, scope: Scope) -> Any:
@@ -133,11 +134,12 @@ def compiled(source: str, *, optional_old: bool = False) -> Expression:
 class Scope:
     """What the names in expressions stand for; it is made into the library's values once, if ever."""
 
-    __slots__ = ("_context", "_functions", "variables")
+    __slots__ = ("_context", "_functions", "variables", "widest")
 
-    def __init__(self, variables: dict[str, Any], functions: Iterable[str]) -> None:
-        """*functions* are all that the expressions call."""
+    def __init__(self, variables: dict[str, Any], functions: Iterable[str], widest: Callable[[], int]) -> None:
+        """*functions* are all that the expressions call; *widest* as the function of that name."""
         self.variables = variables
+        self.widest = widest
         self._functions = functions
         self._context: cel.Context | None = None
 
@@ -224,13 +226,21 @@ def nesting(source: str) -> int:
     return deepest
 
 
-def widest(value: Any) -> int:
-    """How many items the largest collection within *value* has."""
+def widest(node: Node, value: Any) -> int:
+    """How many items the largest collection within *value* has that a rule may loop over.
+
+    What has no type in the schema is none of these: Kubernetes declares it to no rule.
+    """
+    items: Iterable[tuple[Node | None, Any]] = ()
+    looped = 0
     if isinstance(value, dict):
-        return max(len(value), max(map(widest, value.values()), default=0), 10)
-    if isinstance(value, list):
-        return max(len(value), max(map(widest, value), default=0), 10)
-    return 10
+        items = ((node.properties.get(key, node.additional), item) for key, item in value.items())
+        looped = len(value) if node.additional is not None else 0
+    elif isinstance(value, list):
+        items = ((node.items, item) for item in value)
+        looped = len(value)
+    below = max((widest(child, item) for child, item in items if child is not None), default=0)
+    return max(looped, below, 10)
 
 
 class Rule:
@@ -330,7 +340,11 @@ class Rules:
         misfit = _misfit(self.node, new)
         seen = self.view(new) if self.view else new
         seen_old = self.view(old) if self.view and old is not None else old
-        alone = Scope({"self": seen}, self._functions)
+
+        def width() -> int:
+            return max(widest(self.node, new), widest(self.node, old))
+
+        alone = Scope({"self": seen}, self._functions, width)
         passed = True
         for rule in self.rules:
             if rule.uses_old and old is None and not rule.optional_old:
@@ -341,7 +355,7 @@ class Rules:
                 if rule.optional_old:
                     optional = cel.OptionalValue
                     before = optional.none() if old is None else optional.of(seen_old)
-                scope = Scope({"self": seen, "oldSelf": before}, self._functions)
+                scope = Scope({"self": seen, "oldSelf": before}, self._functions, width)
             try:
                 if misfit:
                     raise EvaluationError(misfit)  # noqa: TRY301 told as if it had been found while evaluating
