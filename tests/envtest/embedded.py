@@ -92,6 +92,10 @@ class EmbeddedServer(ApiServer):
     start_etcd = back_up = roll_back = stop_etcd
 
     def forget_history(self) -> None:
+        """As on a real server: whatever version a client has seen last is forgotten, too."""
+        for moment in ("before", "after"):
+            change = {"metadata": {"annotations": {"envtest.example.com/history": moment}}}
+            self.request("PATCH", "/api/v1/namespaces/default", change, content_type="application/merge-patch+json")
         self._call(self._forget())
         self.restart()
 
