@@ -74,6 +74,9 @@ class Finished:
     err: str
 
 
+_CLOSED_MEANWHILE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Server:
     """One of the servers, and how to reach it as its administrator."""
@@ -115,7 +118,7 @@ class Server:
             try:
                 connection.request(method, path, payload, sent)
                 received = connection.getresponse()
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):  # it was idle for too long
+            except _CLOSED_MEANWHILE:  # it was idle for too long, or the server was restarted by another test
                 connection.close()
                 connection.request(method, path, payload, sent)
                 received = connection.getresponse()

@@ -74,8 +74,9 @@ class Cluster:
     async def create(self, obj: JsonObject) -> JsonObject:
         """As kubectl create, whose validation is the server's."""
         namespace = obj["metadata"].get("namespace", self.project)
-        version, plural = obj["apiVersion"], f"{obj['kind'].lower()}s"
-        path = f"/{'apis' if '/' in version else 'api'}/{version}/namespaces/{namespace}/{plural}"
+        version, kind = obj["apiVersion"], obj["kind"]
+        scope = "" if kind.startswith("Cluster") else f"/namespaces/{namespace}"
+        path = f"/{'apis' if '/' in version else 'api'}/{version}{scope}/{kind.lower()}s"
         return await asyncio.to_thread(self.server.request, "POST", f"{path}?fieldValidation=Strict", obj)
 
     async def create_with_kubectl(self, obj: JsonObject) -> None:
