@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from kargo_py.controllers.world import PROMOTIONS, STAGES
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import ServerError
 from kargo_py.kube.resources import Key
-from kargo_py.steps.base import Finished, StepContext, StepOutcome, StopOutcome
+from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting
 from kargo_py.steps.step import Effect, Work
 from tests.protocol.test_steps import DONE, RAN, Toy, hang, toy
 from tests.protocol.test_steps_attacked import everything, secret
@@ -208,6 +209,56 @@ async def test_a_step_that_hangs_when_it_is_to_end(late: bool) -> None:
             assert clock() - began < 3
     assert hanging.cancelled_at is not None
     assert give_ups == ([True] if late else [False, True])
+
+
+async def test_a_stop_that_takes_longer_than_there_is_patience() -> None:
+    """When it has ended at last the step is told to give up, not a minute later."""
+    ended, gave_up = list[float](), list[float]()
+
+    class Slow(Toy):
+        async def stop(self, context: StepContext, *, give_up: bool) -> StopOutcome:
+            if give_up:
+                gave_up.append(clock())
+                return Finished(StepStatus.ABORTED)
+            await asyncio.sleep(100)
+            ended.append(clock())
+            return Waiting("it stops")
+
+    world, kind = Universe(), Slow(hang)
+    async with world.core:
+        await world.prepare()
+        async with world.process(further={"slow": kind}, abort_patience=timedelta(seconds=190)):
+            await world.run(toy("slow"))
+            await called(kind)
+            await world.abort()
+            assert await world.ended() == "Aborted"
+    assert len(ended) == 2
+    assert gave_up[0] - ended[-1] < 1
+
+
+@pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.parametrize("answer", [Waiting("not yet"), Intend(())], ids=["Waiting", "Intend"])
+async def test_a_step_that_does_not_end_when_it_is_to(answer: StopOutcome, forced: bool) -> None:
+    """Its Promotion does, and says whose fault it is; that costs no write for ever."""
+    asked = list[bool]()
+
+    class Endless(Toy):
+        async def stop(self, context: StepContext, *, give_up: bool) -> StopOutcome:
+            asked.append(give_up)
+            return answer
+
+    world, kind = Universe(), Endless(hang)
+    async with world.core:
+        await world.prepare()
+        async with world.process(further={"endless": kind}, abort_patience=timedelta(seconds=80)):
+            await world.run(toy("endless"))
+            await called(kind)
+            began = clock()
+            await world.abort(value=FORCE if forced else "terminate")
+            assert await world.ended() == "Aborted"
+            assert clock() - began < (5 if forced or isinstance(answer, Intend) else 85)
+    assert f"answered what it may not: {type(answer).__name__}, " in world.message()
+    assert len(asked) <= 40
 
 
 # -- secrets of steps before, after a restart --------------------------------------------------------------------------
