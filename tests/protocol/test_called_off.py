@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kargo_py.api.promotion import StepStatus
+from kargo_py.api.promotion import HealthCheckStep, StepStatus
 from kargo_py.controllers.lookups import SECRETS
 from kargo_py.controllers.world import PROMOTIONS, STAGES
 from kargo_py.kube.codec import JSON, encode
@@ -19,7 +19,7 @@ from kargo_py.kube.errors import ServerError
 from kargo_py.kube.resources import Key
 from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting
 from kargo_py.steps.step import Effect, Work
-from tests.protocol.test_steps import DONE, RAN, Toy, hang, toy
+from tests.protocol.test_steps import DONE, RAN, Toy, hang, said, toy
 from tests.protocol.test_steps_attacked import everything, secret
 from tests.protocol.universe import PROJECT, Process, Universe
 
@@ -345,6 +345,36 @@ async def test_no_step_goes_on_before_it_is_known_what_is_secret() -> None:
     said = [m["message"] for m in world.promotion()["status"]["stepExecutionMetadata"][1:]]
     assert "what the step says is not told" in said[0]
     assert said[1] == 'step "step-3": no session of ***'
+
+
+async def test_what_is_not_known_not_to_be_secret_is_not_gone_on_with() -> None:
+    """A step that succeeds by then: others are not given a text that stands for its output; its check is as it was."""
+
+    class Late(Toy):
+        keeps_time = True
+
+    check = HealthCheckStep(uses="toy", config={"app": "shop"})
+    late = Late(hang, Finished(StepStatus.SUCCEEDED, output={"made": "v1"}, health_check=check))
+    world, after = Universe(), Toy(said())
+    kinds = {"toy": Toy(), "late": late, "after": after}
+    async with world.core:
+        await world.prepare()
+        await secret(world, pw=PASSWORD)
+        async with world.process(further=kinds) as first:
+            await world.run(
+                toy(config={"text": "${{ secret('s').pw }}"}),
+                toy("late", retry={"timeout": "1m"}),
+                toy("after", config={"say": "${{ outputs['step-2']?.made ?? 'nothing' }}"}),
+            )
+            await called(late)
+            await first.kill()
+        async with world.process(further=kinds) as second:
+            until = clock() + 200
+            with unreadable(second, lambda: clock() < until):
+                assert await world.ended() == "Succeeded"
+    status = world.promotion()["status"]
+    assert status["state"]["step-3"] == {"said": "nothing"}
+    assert status["healthChecks"] == [{"uses": "toy", "config": {"app": "shop"}}]
 
 
 # -- effects that may not be repeated ----------------------------------------------------------------------------------
