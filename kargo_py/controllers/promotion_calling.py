@@ -49,7 +49,7 @@ NOT_TOLD = message(
     "what the step says is not told: Secrets that steps before have used cannot be read, and it may say what is in "
     "them",
     do="The Promotion was aborted, or its step had had its time, after a restart of the controller, which could not "
-    "read the Secrets of earlier steps anew to mask them. The log has why. The step has no output then. Look at its "
+    "read the Secrets of earlier steps anew to mask them; the log has why. The step has no output then. Look at its "
     "objects for what became of them.",
     shown=Shown.PROMOTION,
 )

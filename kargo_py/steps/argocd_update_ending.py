@@ -110,7 +110,7 @@ class Ending:
         return record.state is not TargetState.DETACHED or self._argocd.observe(record).present
 
     def patience_left(self, context: StepContext) -> float:
-        """Seconds until the end was waited for long enough, by our own clock from when this process first saw it is."""
+        """Seconds for which the end is waited for yet; by our own clock from when this process first saw that it is."""
         asked = to_be_ended(context.records, context.errors)
         kept = self._argocd.attempt(asked[0].key, asked[0].stamp)
         now = asyncio.get_running_loop().time()
