@@ -14,12 +14,12 @@ from kargo_py.api.promotion import Promotion, StepStatus
 from kargo_py.controllers.events import abort_not_understood_event
 from kargo_py.controllers.promotion_calling import Calling
 from kargo_py.controllers.promotion_runs import Turn
-from kargo_py.controllers.promotion_stepping import LEAST_PAUSE, Stepping
+from kargo_py.controllers.promotion_stepping import LEAST_PAUSE, MOST_INTENTS, Stepping
 from kargo_py.controllers.promotion_writing import DeletedError, Writer
 from kargo_py.controllers.world import World
 from kargo_py.deployers.base import RecordError
 from kargo_py.engine.execution import Answer, CalledOff, Raised, nobody
-from kargo_py.engine.guarding import described
+from kargo_py.engine.guarding import described, nonsense
 from kargo_py.engine.machine import abort, current_step, latch_abort
 from kargo_py.engine.masking import masked_error, recordable
 from kargo_py.engine.records import records_of
@@ -58,6 +58,18 @@ NOT_STOPPED = message(
     shown=Shown.PROMOTION,
 )
 
+WAITS_ON = message(
+    "Waiting, though it is to end now",
+    do="Part of *the kind of step answered what it may not*: its Promotion is aborted, and is not waited for any more. "
+    "A fault of the kind of step. Tell its author.",
+    shown=Shown.PROMOTION,
+)
+INTENDS_ON = message(
+    "Intend, again and again, though it is to end",
+    do="Part of *the kind of step answered what it may not*: when its Promotion is aborted it may find what is under "
+    "way and not on record, but not for ever. A fault of the kind of step. Tell its author.",
+    shown=Shown.PROMOTION,
+)
 SECRETS_NOT_READ = message(
     "Secrets of earlier steps cannot be read",
     do="A Promotion is aborted after a restart, and what its steps say is not told, since that might be secret. "
@@ -114,6 +126,7 @@ class Aborting:
                 asked = latched_abort(turn.promotion.status.state) or asked
             outcome = await self._stop(turn, asked)
             if isinstance(outcome, Intend) and (current := current_step(turn.promotion)) is not None:
+                turn.run.at(current.alias).late += 1
                 intended = with_intent(turn.promotion.status, current.alias, outcome)
                 turn.promotion = turn.promotion.replace(status=intended)
                 await self._writer.record(turn)
@@ -165,6 +178,10 @@ class Aborting:
             outcome = await self._not_stopped(context, kind, error, give_up=give_up)
         else:
             outcome = answer if isinstance(answer, Intend | Waiting) else _finished(answer)
+        if isinstance(outcome, Waiting) and give_up:
+            outcome = await self._ended(context, kind, nonsense(WAITS_ON()).message)
+        elif isinstance(outcome, Intend) and turn.run.at(current.alias).late >= MOST_INTENTS:
+            outcome = await self._ended(context, kind, nonsense(INTENDS_ON()).message)
         masked = recordable(outcome, current.alias, secrets)
         return masked if isinstance(masked, Intend | Waiting) else _finished(masked)
 
@@ -182,9 +199,13 @@ class Aborting:
         said = described(error)
         if is_passing(error) and not give_up:
             return Waiting(said, context.records, notable=True, look_after=_AGAIN)
+        return await self._ended(context, kind, said)
+
+    async def _ended(self, context: StepContext, kind: Step[Any], why: str) -> Finished:
+        """The end of a step that does not end by itself."""
         ended = await Step.stop(kind, context, give_up=True)
         assert isinstance(ended, Finished)  # noqa: S101 - that is what the base class does
-        return dataclasses.replace(ended, message=NOT_STOPPED(why=said))
+        return dataclasses.replace(ended, message=NOT_STOPPED(why=why))
 
     def _out_of_patience(self, turn: Turn, asked: Abort) -> bool:
         """Whether the abort was waited for long enough.
@@ -199,12 +220,11 @@ class Aborting:
         return turn.run.abort.passed(time) >= self._world.abort_patience
 
     def _patience_left(self, turn: Turn) -> float | None:
-        """Seconds until the abort was waited for long enough; None if it was, or is not waited for."""
+        """Seconds until the abort was waited for long enough; None if it is not waited for."""
         if turn.run.abort is None:
             return None
         passed = turn.run.abort.passed(asyncio.get_running_loop().time())
-        left = (self._world.abort_patience - passed).total_seconds()
-        return left if left > 0 else None
+        return (self._world.abort_patience - passed).total_seconds()
 
 
 def _finished(answer: Answer | StepOutcome) -> Finished:

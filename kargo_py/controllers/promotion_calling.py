@@ -42,15 +42,15 @@ from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import KubeError
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
-from kargo_py.steps.base import ROOM, StepContext, StepOutcome
+from kargo_py.steps.base import ROOM, Finished, StepContext, StepOutcome, Waiting
 from kargo_py.steps.step import Step
 
 NOT_TOLD = message(
     "what the step says is not told: Secrets that steps before have used cannot be read, and it may say what is in "
     "them",
     do="The Promotion was aborted, or its step had had its time, after a restart of the controller, which could not "
-    "read the Secrets of earlier steps anew to mask them. The log has why. Look at the step's objects for what became "
-    "of them.",
+    "read the Secrets of earlier steps anew to mask them; the log has why. The step has no output then. Look at its "
+    "objects for what became of them.",
     shown=Shown.PROMOTION,
 )
 
@@ -217,10 +217,21 @@ class Calling:
         return AllSecret(NOT_TOLD(), [*ours, *(record.message for record in records_of(turn.promotion.status))])
 
     def told(self, turn: Turn, current: CurrentStep, outcome: StepOutcome, *ours: str) -> StepOutcome:
-        """*outcome* of the step without what it says, as long as it is not known what of that is secret."""
+        """*outcome* of the step without what it says and puts out, as long as it is not known what of that is secret.
+
+        An output whose texts are replaced would be what the steps after it go on with. A health check has nothing of
+        other steps in it (:mod:`~kargo_py.engine.masking`), so it stays if the step itself has used no Secret.
+        """
+        run = turn.run.at(current.alias)
         if turn.run.knows_secrets is not None:
             return outcome
-        return recordable(outcome, current.alias, self.secrets(turn, *ours))
+        if not isinstance(outcome, Waiting):
+            outcome = dataclasses.replace(outcome, output=None)
+        is_plain = run.is_evaluated or not has_expressions(current.step.config)
+        used_secrets = run.lookups.has_secrets or not is_plain
+        if isinstance(outcome, Finished) and used_secrets:
+            outcome = dataclasses.replace(outcome, health_check=None)
+        return recordable(outcome, current.alias, self.secrets(turn, *ours), used_secrets=used_secrets)
 
 
 def _lookups(turn: Turn, step: CurrentStep) -> Lookups:

@@ -25,7 +25,7 @@ class StepRun:
     was. ``effect``: what its calls do outside the Promotion, once that is known. ``errs``: how many of its calls have
     erred in a row, those that do not count included, ``failing_since`` when the first of these was. ``again_at``: when
     it may be called again. ``idle``: how often in a row it had nothing new written. ``said``: what it has said last.
-    ``late``: how often it has had something written since its time is up.
+    ``late``: how often it has had something written since it is to end.
     """
 
     alias: str

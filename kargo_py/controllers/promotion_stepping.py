@@ -104,7 +104,7 @@ LOOK_AGAIN = 60.0
 LEAST_PAUSE = 0.05
 """Seconds; a step that wants to be called again at once is not called in a busy loop."""
 
-_MOST_INTENTS = 20
+MOST_INTENTS = 20
 """How often in one pass a step may have something written; then others have their turn, and an abort is seen."""
 
 _MOST_IDLE = 5
@@ -146,7 +146,7 @@ class Stepping:
             else:
                 result, intends = await self._run(turn, current)
                 intents = intents + 1 if intends else 0
-                if intents > _MOST_INTENTS:
+                if intents > MOST_INTENTS:
                     return Result(requeue_after=LEAST_PAUSE)
             if result is not None:
                 return result
@@ -316,7 +316,7 @@ class Stepping:
         match outcome:
             case Erred():
                 text = f"{text}; {outcome.message}"
-            case Intend() if run.late >= _MOST_INTENTS:
+            case Intend() if run.late >= MOST_INTENTS:
                 pass
             case Waiting() if self._overdue(turn, current, kind) >= self._patience:
                 pass

@@ -57,6 +57,10 @@ class Templates:
         key, references = Key(stage.namespace, stage.name), _references(stage)
         if (template := self._template(key, stage, references)) is not None:
             return template
+        tasks = self._tasks(stage.namespace, references)
+        if missing := [reference for reference, task in zip(references, tasks, strict=True) if task is None]:
+            # All at once: one after the other they would wait for each other's tries, where no answer comes.
+            await self.look_at(stage.namespace, missing)
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
@@ -73,10 +77,6 @@ class Templates:
 
     async def _made(self, key: Key, stage: Stage, references: Sequence[PromotionTaskReference]) -> Template:
         tasks = self._tasks(stage.namespace, references)
-        missing = [reference for reference, task in zip(references, tasks, strict=True) if task is None]
-        if missing:
-            await self.look_at(stage.namespace, missing)
-            tasks = self._tasks(stage.namespace, references)
         rulebook = self.rulebook(stage.namespace, references)
         if rulebook.is_much(_steps(stage), template_variables(stage)):
             template = await self._world.aside.call(stage.namespace, lambda: rulebook.template(stage))

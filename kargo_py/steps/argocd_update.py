@@ -190,10 +190,11 @@ class ArgoCDUpdate(Step[ArgoCDUpdateConfig]):
         failures = _failures(context.records)
         # What had failed before the others were asked to end is the reason for that, if the step wants it so.
         reasons = failures if turn.config.on_partial_failure == "terminate" else []
-        outcome = await self._ending.end_all(context, give_up=self._ending.out_of_patience(context))
+        outcome = await self._ending.end_all(context, give_up=self._ending.patience_left(context) <= 0)
         if isinstance(outcome, Waiting):
             said = _said_of_end(context, reasons, outcome.message)
-            return dataclasses.replace(outcome, message=said)
+            again = [outcome.look_after, max(self._ending.patience_left(context), 0.0)]
+            return dataclasses.replace(outcome, message=said, look_after=min(s for s in again if s is not None))
         stopped = {(record.key, record.stamp) for record in to_be_ended(context.records, context.errors)}
         others = [record.message for record in latest(outcome) if (record.key, record.stamp) in stopped]
         failed = Finished(

@@ -109,15 +109,15 @@ class Ending:
         """False of one that ended before it was known whether its start lands."""
         return record.state is not TargetState.DETACHED or self._argocd.observe(record).present
 
-    def out_of_patience(self, context: StepContext) -> bool:
-        """Whether the end was waited for long enough; by our own clock from when this process first saw that it is."""
+    def patience_left(self, context: StepContext) -> float:
+        """Seconds for which the end is waited for yet; by our own clock from when this process first saw that it is."""
         asked = to_be_ended(context.records, context.errors)
         kept = self._argocd.attempt(asked[0].key, asked[0].stamp)
         now = asyncio.get_running_loop().time()
         if kept.give_up_at is None:
             used = context.now - min(Time(record.stopping_since or "").datetime for record in asked)
             kept.give_up_at = now + min(max(context.patience - used, timedelta()), context.patience).total_seconds()
-        return now >= kept.give_up_at
+        return kept.give_up_at - now
 
     async def _adopted(self, context: StepContext) -> list[Record]:
         """What a real Kargo has started for this step before we took it over."""

@@ -204,7 +204,7 @@ class Protocol:
 
     * ``latches``: endings are kept from the event on (``ArgoCD._latch``, ``attempt``; ``World`` asks for those on
       record before the first event). ``records_first``: the intent is durable before the start
-      (``PromotionReconciler._run`` writes an ``Intend`` and calls again).
+      (``Stepping.go_on`` writes an ``Intend`` and calls again).
     * ``new_stamps``, ``limits_attempts``: each attempt has a stamp of its own, and there are not more than allowed
       (``Targets._repeat``).
     * ``guards_start``, ``guards_end``: writes are guarded by what was decided on (``start.start_patch``,
@@ -223,29 +223,29 @@ class Protocol:
     * ``looks_before_superseded``: "superseded" and "lost" are not concluded from the cache alone (``ArgoCD.pursue``,
       ``ArgoCD.stop``).
     * ``doubts_absence``: what is given up is "not started" only if the Application shows that
-      (``deployers.argocd._may_have_begun``, ``argocd_update_records.left``).
+      (``argocd_records.may_have_begun``, ``argocd_update_records.left``).
     * ``adopts_to_stop``: what a real Kargo has started is adopted also in order to abort it (``ArgoCDUpdate.stop``,
-      ``PromotionReconciler._abort``, ``ArgoCD.adopt``).
+      ``Aborting.abort``, ``ArgoCD.adopt``).
     * ``records_before_ending``: that the step has had its time is durable before anything is terminated for that
-      (``ArgoCDUpdate._time_out``; ``controllers.promotion._urgent`` has it written at once).
+      (``ArgoCDUpdate._time_out``; ``promotion_waiting.is_urgent`` has it written at once).
     * ``records_state_again``: an intent that is recorded again has the operation that is seen then
       (``ArgoCD.outdated``, ``deployers.argocd._rests_on``).
     * ``doubts_other_state``: what is given up is "not started" only if the operation seen is that of the intent, where
-      an ApplicationSet removes the annotation (``deployers.argocd._may_have_begun``).
+      an ApplicationSet removes the annotation (``argocd_records.may_have_begun``).
     * ``keeps_pause``: an attempt that has ended, and waits for the next one to be made, keeps its end when the time of
       the step is over (``argocd_update_records.left``).
     * ``takes_back_all``: onAbort: revert puts back what any attempt has changed, not the last one only
       (``argocd_update_records.changes``).
     * ``knows_adopted``: what was adopted has begun, whatever the Application shows
-      (``deployers.argocd._may_have_begun``).
+      (``argocd_records.may_have_begun``).
     * ``doubts_no_state``: that there was no operation's state at the intent proves nothing later, a start resets it
-      (``deployers.argocd._may_have_begun``; ``operation.may_have_moved``).
+      (``argocd_records.may_have_begun``; ``operation.may_have_moved``).
     * ``settles``: what had no answer can land no more when it is on record as not started, since the time is over, or
       as refused (``ArgoCD.settle``). ``doubts_unsettled``: where that could not be made sure of, it is not on record as
-      not started (``ArgoCDUpdate._end_all``, ``_let_go``).
+      not started (``Ending.end_all``, ``_let_go``).
     * ``counts_with_end``: an error and the end that it counts are in one write (``ArgoCDUpdate._failed``,
       ``stepping._erred``). ``limits_errors``: the threshold holds. ``follows_certain``: no attempt follows one of which
-      it is not known what came of it (``ArgoCDUpdate._may_follow``). ``tells_apart``: an ending that was kept is that
+      it is not known what came of it (``Targets.may_follow``). ``tells_apart``: an ending that was kept is that
       of its own attempt (``ArgoCD.attempt``).
     """
 
@@ -491,7 +491,7 @@ def _repeat(s: State, record: Rec, verb: Verb, setting: Setting, protocol: Proto
 
 
 _FOLLOWED = frozenset({R_FAILED, R_LOST, R_REFUSED, R_WRONG_REVISION, R_SUPERSEDED})
-"""Ends after which, once they were counted, another attempt may follow (``_may_follow``)."""
+"""Ends after which, once they were counted, another attempt may follow (``may_follow``)."""
 
 
 def _failed(s: State, end: int, setting: Setting, protocol: Protocol) -> Move:

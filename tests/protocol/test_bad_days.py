@@ -380,6 +380,22 @@ async def test_abort_that_a_sync_window_holds_up() -> None:
     assert world.operations()[0]["state"] == "Stopped"
 
 
+async def test_an_end_that_nobody_carries_out() -> None:
+    """The time was up, and the sync is to be ended: after ten minutes, and not at some later look, it is left."""
+    async with universe() as (world, argo), world.process():
+        argo.application(APP.name).next_sync(hang=True)
+        await world.promote(retry={"timeout": "1m7s"}, onTimeout="terminate")
+        await world.until(lambda: "waiting for" in json.dumps(world.app().get("status", {})))
+        await argo.stop()
+        await world.until(lambda: "stoppingSince" in json.dumps(world.promotion()))
+        before = asyncio.get_running_loop().time()
+        assert await world.ended() == "Failed"
+        waited = asyncio.get_running_loop().time() - before
+
+    assert 598 <= waited < 602
+    assert "it was left as it is" in world.message()
+
+
 async def test_abort_that_nobody_carries_out() -> None:
     """After ten minutes, and not at some later look, the Promotion is Aborted and says what it left."""
     async with universe() as (world, argo), world.process():

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from kargo_py.api.promotion import StepStatus
+from kargo_py.api.promotion import HealthCheckStep, StepStatus
 from kargo_py.controllers.lookups import SECRETS
 from kargo_py.controllers.world import PROMOTIONS, STAGES
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import ServerError
 from kargo_py.kube.resources import Key
-from kargo_py.steps.base import Finished, StepContext, StepOutcome, StopOutcome
+from kargo_py.steps.base import Finished, Intend, StepContext, StepOutcome, StopOutcome, Waiting
 from kargo_py.steps.step import Effect, Work
-from tests.protocol.test_steps import DONE, RAN, Toy, hang, toy
+from tests.protocol.test_steps import DONE, RAN, Toy, hang, said, toy
 from tests.protocol.test_steps_attacked import everything, secret
 from tests.protocol.universe import PROJECT, Process, Universe
 
@@ -210,6 +211,56 @@ async def test_a_step_that_hangs_when_it_is_to_end(late: bool) -> None:
     assert give_ups == ([True] if late else [False, True])
 
 
+async def test_a_stop_that_takes_longer_than_there_is_patience() -> None:
+    """When it has ended at last the step is told to give up, not a minute later."""
+    ended, gave_up = list[float](), list[float]()
+
+    class Slow(Toy):
+        async def stop(self, context: StepContext, *, give_up: bool) -> StopOutcome:
+            if give_up:
+                gave_up.append(clock())
+                return Finished(StepStatus.ABORTED)
+            await asyncio.sleep(100)
+            ended.append(clock())
+            return Waiting("it stops")
+
+    world, kind = Universe(), Slow(hang)
+    async with world.core:
+        await world.prepare()
+        async with world.process(further={"slow": kind}, abort_patience=timedelta(seconds=190)):
+            await world.run(toy("slow"))
+            await called(kind)
+            await world.abort()
+            assert await world.ended() == "Aborted"
+    assert len(ended) == 2
+    assert gave_up[0] - ended[-1] < 1
+
+
+@pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.parametrize("answer", [Waiting("not yet"), Intend(())], ids=["Waiting", "Intend"])
+async def test_a_step_that_does_not_end_when_it_is_to(answer: StopOutcome, forced: bool) -> None:
+    """Its Promotion does, and says whose fault it is; that costs no write for ever."""
+    asked = list[bool]()
+
+    class Endless(Toy):
+        async def stop(self, context: StepContext, *, give_up: bool) -> StopOutcome:
+            asked.append(give_up)
+            return answer
+
+    world, kind = Universe(), Endless(hang)
+    async with world.core:
+        await world.prepare()
+        async with world.process(further={"endless": kind}, abort_patience=timedelta(seconds=80)):
+            await world.run(toy("endless"))
+            await called(kind)
+            began = clock()
+            await world.abort(value=FORCE if forced else "terminate")
+            assert await world.ended() == "Aborted"
+            assert clock() - began < (5 if forced or isinstance(answer, Intend) else 85)
+    assert f"answered what it may not: {type(answer).__name__}, " in world.message()
+    assert len(asked) <= 40
+
+
 # -- secrets of steps before, after a restart --------------------------------------------------------------------------
 
 
@@ -294,6 +345,36 @@ async def test_no_step_goes_on_before_it_is_known_what_is_secret() -> None:
     said = [m["message"] for m in world.promotion()["status"]["stepExecutionMetadata"][1:]]
     assert "what the step says is not told" in said[0]
     assert said[1] == 'step "step-3": no session of ***'
+
+
+async def test_what_is_not_known_not_to_be_secret_is_not_gone_on_with() -> None:
+    """A step that succeeds by then: others are not given a text that stands for its output; its check is as it was."""
+
+    class Late(Toy):
+        keeps_time = True
+
+    check = HealthCheckStep(uses="toy", config={"app": "shop"})
+    late = Late(hang, Finished(StepStatus.SUCCEEDED, output={"made": "v1"}, health_check=check))
+    world, after = Universe(), Toy(said())
+    kinds = {"toy": Toy(), "late": late, "after": after}
+    async with world.core:
+        await world.prepare()
+        await secret(world, pw=PASSWORD)
+        async with world.process(further=kinds) as first:
+            await world.run(
+                toy(config={"text": "${{ secret('s').pw }}"}),
+                toy("late", retry={"timeout": "1m"}),
+                toy("after", config={"say": "${{ outputs['step-2']?.made ?? 'nothing' }}"}),
+            )
+            await called(late)
+            await first.kill()
+        async with world.process(further=kinds) as second:
+            until = clock() + 200
+            with unreadable(second, lambda: clock() < until):
+                assert await world.ended() == "Succeeded"
+    status = world.promotion()["status"]
+    assert status["state"]["step-3"] == {"said": "nothing"}
+    assert status["healthChecks"] == [{"uses": "toy", "config": {"app": "shop"}}]
 
 
 # -- effects that may not be repeated ----------------------------------------------------------------------------------

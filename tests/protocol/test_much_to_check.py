@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from kargo_py.api.admission import ANNOTATION_CUSTOM_STEPS, CUSTOM_STEPS_ALLOWED
+from kargo_py.api.stage import Stage
+from kargo_py.controllers.templates import Templates
 from kargo_py.controllers.world import PROMOTIONS, STAGES, TASKS
 from kargo_py.engine.checks import Draft, check
 from kargo_py.engine.problems import Problem
+from kargo_py.kube.errors import Unreachable
 from kargo_py.kube.resources import Key
 from kargo_py.steps.registry import Kinds
 from tests.protocol.test_admission import create, prepared, reasons, template
@@ -121,6 +124,27 @@ async def test_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
             assert await world.ended(f"much-{number}") == "Errored"
 
         assert watched.counts["thread"] == 2, "one for the Stage's condition, one for its Promotions"
+
+
+async def test_tasks_about_which_no_answer_comes() -> None:
+    """Who waits for the same template waits for one answer, not for that to each of the others first."""
+    async with prepared(COMPOSE) as (world, _), world.process() as process:
+        get = process.line.get
+
+        async def silent(resource: Any, key: Key, **options: Any) -> Any:
+            if resource == TASKS:
+                await asyncio.sleep(30)
+                raise Unreachable("no answer")
+            return await get(resource, key, **options)
+
+        process.line.get = silent  # type: ignore[method-assign]
+        spec = template({"as": "t", "task": {"name": "absent"}})
+        stage = Stage.model_validate({"metadata": {"name": "other", "namespace": PROJECT}, "spec": spec})
+        templates, began = Templates(process.world), asyncio.get_running_loop().time()
+        found = await asyncio.gather(*(templates.of(stage) for _ in range(5)), return_exceptions=True)
+
+        assert [type(one) for one in found] == [Unreachable] * 5
+        assert asyncio.get_running_loop().time() - began < 31
 
 
 async def test_a_short_text_that_takes_long() -> None:

@@ -21,6 +21,10 @@ from kargo_py.testing.clock import simulated_time
 SECRET = "s3cr3t"
 
 
+def _none_left(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 class TestThreads:
     """``in_thread``."""
 
@@ -42,6 +46,17 @@ class TestThreads:
         """No future can have it, and the wait ends all the same."""
         with pytest.raises(RuntimeError, match="StopIteration"):
             await in_thread(next, iter(()))
+
+    async def test_a_machine_without_threads(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """That is an error like others, and takes no thread away from those after it."""
+        monkeypatch.setattr(work, "THREADS", 1)
+        async with asyncio.timeout(10):
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", _none_left)
+                for _ in range(3):
+                    with pytest.raises(RuntimeError, match="can't start new thread"):
+                        await in_thread(int)
+            assert await in_thread(lambda: 1) == 1
 
     async def test_being_cancelled(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The wait ends at once; the thread counts until it has ended, and threads of other kinds are not touched."""
