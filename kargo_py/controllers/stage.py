@@ -81,7 +81,7 @@ class StageReconciler:
         controller = (
             Controller("stage", self.reconcile)
             .watches(world.stages, _own_news(), itself)
-            .watches(world.stages, changed(current_name), self._if_bereft)
+            .watches(world.stages, _current_news(), self._if_bereft)
             .watches(world.promotions, _promotion_news(), _stages_of_promotion)
             .watches(world.freights, _freight_news(), self._stages_of_freight)
             .watches(world.argocd.applications, _verdict_news(), self._stages_checking)
@@ -418,6 +418,11 @@ def _own_news() -> Predicate[JsonObject]:
             )
         )
     )
+
+
+def _current_news() -> Predicate[JsonObject]:
+    """A Stage names another Promotion as its current one, or none any more."""
+    return changed(current_name)
 
 
 def _task_news() -> Predicate[JsonObject]:

@@ -259,7 +259,7 @@ async def test_fewer_steps_than_have_run() -> None:
 
 @pytest.mark.parametrize("found", [{}, {"currentPromotion": {"name": "gone"}}], ids=["nothing", "another"])
 async def test_a_stage_that_was_made_to_forget_what_runs(found: dict[str, Any]) -> None:
-    """Somebody writes the Stage's status while its Promotion runs: the Stage names it again, and it comes to its end."""
+    """Somebody writes the Stage's status while its Promotion runs: the Stage names it again, and it ends."""
     world, go_on = Universe(), asyncio.Event()
 
     async def act(_: StepContext) -> StepOutcome:
