@@ -143,6 +143,8 @@ class Stepping:
                 await self._writer.record(turn)
             if not current.started:
                 result = await self._enter(turn, current)
+                # Many that are skipped, or are of no kind, would hold up all else: nothing is waited for in between.
+                await asyncio.sleep(0)
             else:
                 result, intends = await self._run(turn, current)
                 intents = intents + 1 if intends else 0

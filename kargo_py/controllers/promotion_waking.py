@@ -9,6 +9,7 @@ from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.operation import operation_aspect
 from kargo_py.argocd.waiting import news
+from kargo_py.controllers.stage_queue import current_name
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.predicates import Predicate, changed, created, deleted
 from kargo_py.kube.resources import Key
@@ -38,12 +39,12 @@ def own_news() -> Predicate[JsonObject]:
 
 def acknowledged() -> Predicate[JsonObject]:
     """The Stage names a current Promotion, and it or what decides whose Stage it is has changed."""
-    return Predicate(lambda old, new: new is not None and _current_name(new) != "" and _call(old) != _call(new))
+    return Predicate(lambda old, new: new is not None and current_name(new) != "" and _call(old) != _call(new))
 
 
 def acknowledged_promotion(_old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
     """The Promotion that the Stage names."""
-    name = _current_name(new)
+    name = current_name(new)
     return (Key(new["metadata"]["namespace"], name),) if new is not None and name else ()
 
 
@@ -72,13 +73,8 @@ def operation_news() -> Predicate[Application]:
     return changed(operation_aspect) | created() | deleted()
 
 
-def _current_name(stage: JsonObject | None) -> str:
-    status = (stage or {}).get("status") or {}
-    return str((status.get("currentPromotion") or {}).get("name") or "")
-
-
 def _call(stage: JsonObject | None) -> object:
     if stage is None:
         return None
     meta = stage["metadata"]
-    return (_current_name(stage), meta.get("labels"), meta.get("generation"))
+    return (current_name(stage), meta.get("labels"), meta.get("generation"))

@@ -26,7 +26,7 @@ from kargo_py.controllers.stage_context import argocd_context, metadata_patch, w
 from kargo_py.controllers.stage_freight import agree, forget, pass_on, tell_verified
 from kargo_py.controllers.stage_health import checks
 from kargo_py.controllers.stage_history import fold_ended, is_running
-from kargo_py.controllers.stage_queue import select
+from kargo_py.controllers.stage_queue import current_name, has_ended, select
 from kargo_py.controllers.stage_status import Outlook, Situation, outlook
 from kargo_py.controllers.stage_verification import Verified, successful
 from kargo_py.controllers.template import Template
@@ -81,6 +81,7 @@ class StageReconciler:
         controller = (
             Controller("stage", self.reconcile)
             .watches(world.stages, _own_news(), itself)
+            .watches(world.stages, _current_news(), self._if_bereft)
             .watches(world.promotions, _promotion_news(), _stages_of_promotion)
             .watches(world.freights, _freight_news(), self._stages_of_freight)
             .watches(world.argocd.applications, _verdict_news(), self._stages_checking)
@@ -91,6 +92,15 @@ class StageReconciler:
         for watch in world.watches:
             controller.watches(watch.cache, watch.predicate, self._stages_concerned(watch))
         return controller
+
+    def _if_bereft(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        """The Stage, if it does not name a Promotion any more that has not ended: that was not written by us."""
+        current = current_name(old)
+        if old is None or new is None or not current:
+            return ()
+        key = JSON.meta(old).key
+        named = self._world.promotions.get(Key(key.namespace, current))
+        return (key,) if named is not None and not has_ended(named) else ()
 
     def _stages_concerned(self, watch: Watch[T]) -> Callable[[T | None, T | None], Iterable[Key]]:
         """The Stages of which some check, of whatever kind, is about the changed object."""
@@ -395,7 +405,7 @@ def _tell_log(before: Stage, next_: Outlook) -> None:
 
 
 def _own_news() -> Predicate[JsonObject]:
-    """A Stage new to us, gone, or whose spec, annotations or labels changed; its status is written by us alone."""
+    """A Stage new to us, gone, or whose spec, annotations or labels changed; its status is mostly written by us."""
     return (
         created()
         | deleted()
@@ -408,6 +418,11 @@ def _own_news() -> Predicate[JsonObject]:
             )
         )
     )
+
+
+def _current_news() -> Predicate[JsonObject]:
+    """A Stage names another Promotion as its current one, or none any more."""
+    return changed(current_name)
 
 
 def _task_news() -> Predicate[JsonObject]:

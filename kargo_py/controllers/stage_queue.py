@@ -36,6 +36,17 @@ class Selection:
         return iter(sorted(self.waiting, key=_order))
 
 
+def current_name(stage: JsonObject | None) -> str:
+    """The name of the Promotion that *stage* says is its current one; "" if it names none."""
+    status = (stage or {}).get("status") or {}
+    return str((status.get("currentPromotion") or {}).get("name") or "")
+
+
+def has_ended(promotion: JsonObject) -> bool:
+    """Whether the phase of *promotion* is a final one."""
+    return phase_of(promotion) in _ENDED
+
+
 def select(promotions: Iterable[JsonObject], stage: Stage) -> Selection:
     """Tell the Promotions of a Stage apart."""
     current = stage.status.current_promotion.name if stage.status.current_promotion is not None else ""

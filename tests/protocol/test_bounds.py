@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kargo_py.argocd.application import APPLICATIONS
+from kargo_py.controllers import promotion_calling
 from kargo_py.engine.machine import MOST_SAID
 from kargo_py.kube.errors import OutcomeUnknown
 from kargo_py.kube.resources import Key
@@ -185,3 +186,27 @@ async def test_selectors_that_are_too_long_to_wait_for() -> None:
         assert await world.ended(seconds=10) == "Errored"
 
     assert "the selectors of entries with waitForCreation need" in world.message()
+
+
+@pytest.mark.parametrize(
+    "step", [{"uses": "fail", "if": "${{ failure() }}"}, {"uses": "fail", "if": "${{ vars.none }}"}]
+)
+async def test_many_steps_that_are_not_called_hold_up_nothing(
+    monkeypatch: pytest.MonkeyPatch, step: dict[str, Any]
+) -> None:
+    """Others have their turn after each, though nothing is waited for."""
+    world, turns = Universe(), set[int]()
+    evaluate, calls = promotion_calling.Calling.evaluated, list[int]()
+
+    async def evaluated(self: Any, *arguments: Any) -> Any:
+        asyncio.get_running_loop().call_soon(lambda: turns.add(len(calls)))
+        calls.append(len(calls))
+        return await evaluate(self, *arguments)
+
+    monkeypatch.setattr(promotion_calling.Calling, "evaluated", evaluated)
+    async with world.core:
+        await world.prepare()
+        async with world.process():
+            await world.run(*[{**step, "continueOnError": True}] * 50)
+            await world.ended()
+    assert len(calls) == len(turns) == 50

@@ -10,6 +10,7 @@ import pytest
 from kargo_py.api.promotion import StepStatus
 from kargo_py.controllers.promotion_stepping import NO_STEP_RUNS
 from kargo_py.controllers.world import PROMOTIONS, STAGES
+from kargo_py.kube.client import PatchType
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.resources import Key
 from kargo_py.steps.argocd_update import USES
@@ -254,3 +255,26 @@ async def test_fewer_steps_than_have_run() -> None:
         async with world.process(further={"toy": Toy()}):
             assert await world.ended() == "Errored"
     assert world.message() == NO_STEP_RUNS()
+
+
+@pytest.mark.parametrize("found", [{}, {"currentPromotion": {"name": "gone"}}], ids=["nothing", "another"])
+async def test_a_stage_that_was_made_to_forget_what_runs(found: dict[str, Any]) -> None:
+    """Somebody writes the Stage's status while its Promotion runs: the Stage names it again, and it ends."""
+    world, go_on = Universe(), asyncio.Event()
+
+    async def act(_: StepContext) -> StepOutcome:
+        await go_on.wait()
+        return DONE
+
+    async with world.core:
+        await world.prepare()
+        async with world.process(further={"toy": Toy(act)}):
+            await world.run(toy(), toy())
+            await world.until(lambda: world.phase() == "Running")
+            await asyncio.sleep(5)
+            body, stage = encode([{"op": "replace", "path": "/status", "value": found}]), Key(PROJECT, "dev")
+            await world.user.patch(STAGES, stage, body, codec=JSON, subresource="status", patch_type=PatchType.JSON)
+            await asyncio.sleep(5)
+            assert world._object(STAGES, stage)["status"]["currentPromotion"]["name"] == "p1"
+            go_on.set()
+            assert await world.ended(seconds=5) == "Succeeded"
