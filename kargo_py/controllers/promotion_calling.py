@@ -43,6 +43,7 @@ from kargo_py.kube.errors import KubeError
 from kargo_py.kube.resources import Key
 from kargo_py.messages import Shown, message
 from kargo_py.steps.base import ROOM, Finished, StepContext, StepOutcome, Waiting
+from kargo_py.steps.passes import LAST_LOOK
 from kargo_py.steps.step import Step
 
 NOT_TOLD = message(
@@ -120,7 +121,7 @@ class Calling:
     async def context_to_stop(self, turn: Turn, current: CurrentStep, kind: Step[Any], *, give_up: bool) -> StepContext:
         """What a step that is to stop is called with: its configuration evaluated, if it still can be.
 
-        After a restart that is done anew. Raises KubeError, unless it is given up.
+        After a restart that is done anew. Raises KubeError, unless it is given up: then it is not waited for long, too.
         """
         context, run = self.context(turn, current, kind), turn.run.at(current.alias)
         if run.is_evaluated:
@@ -128,8 +129,9 @@ class Calling:
         if not has_expressions(context.config):
             return context
         try:
-            config = await self.evaluated(turn, current, partial(configuration_for, type(kind)), run.lookups)
-        except (EvaluationError, LookupRefused):
+            async with asyncio.timeout(LAST_LOOK if give_up else None):
+                config = await self.evaluated(turn, current, partial(configuration_for, type(kind)), run.lookups)
+        except (EvaluationError, LookupRefused, TimeoutError):
             return context
         except KubeError:
             if not give_up:

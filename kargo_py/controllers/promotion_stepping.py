@@ -238,7 +238,19 @@ class Stepping:
         is_fresh = with_refresh(turn.promotion) is not turn.promotion
         if (pause := run.again_at - _loop_time()) > 0 and (left is None or left > 0) and not is_fresh:
             return _again(pause, left), False
-        faulty, work_dir = await self._prepare(turn, current, kind), None
+        faulty, work_dir = None, None
+        if not run.is_evaluated:
+            try:
+                # What expressions look up may take long. What runs already ends as its kind says, which needs them.
+                async with asyncio.timeout(left if limit is not None or not context.records else None):
+                    faulty = await self._evaluate(turn, current, kind)
+            except TimeoutError:
+                return await self._after_time(turn, current, kind, rules)
+            context = self._calling.context(turn, current, kind)
+            left = _time_left(context, kind)
+            limit = None if kind.keeps_time else left
+        if faulty is None:
+            await self._record_before(turn, current, kind)
         if faulty is None and work_dir_use(kind, current.step) is not WorkDirUse.NONE:
             found = await self._filling.work_dir(turn, current)
             if found is None:
@@ -262,10 +274,10 @@ class Stepping:
         result = await self._after(turn, current, outcome, rules, left=left, limit=limit)
         return result, isinstance(outcome, Intend)
 
-    async def _prepare(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepOutcome | None:
-        """Evaluate the configuration, and write what must be on record before the call; an outcome if there is none."""
+    async def _evaluate(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> StepOutcome | None:
+        """Evaluate the configuration; an outcome if that cannot be done."""
         run, config = turn.run.at(current.alias), current.step.config
-        if not run.is_evaluated and has_expressions(config):
+        if has_expressions(config):
             evaluate = partial(configuration_for, type(kind))
             try:
                 run.config = await self._calling.evaluated(turn, current, evaluate, run.lookups)
@@ -275,15 +287,19 @@ class Stepping:
                 return Erred(str(error))
             except KubeError as error:
                 return outcome_of(error)
-            run.is_evaluated = True
-        elif not run.is_evaluated:
+        else:
             run.config = config
+        run.is_evaluated = True
+        return None
+
+    async def _record_before(self, turn: Turn, current: CurrentStep, kind: Step[Any]) -> None:
+        """Write what must be on record before the step is called."""
+        run = turn.run.at(current.alias)
         if run.effect is None:
             run.effect = _effect(kind, run.config)
         begins = turn.recorded.status.freight is None and run.effect in {Effect.REPEATABLE, Effect.ONCE}
         if turn.run.owed is not None or begins or (run.effect is Effect.ONCE and turn.is_unwritten):
             await self._writer.record(turn)
-        return None
 
     # -- time -----------------------------------------------------------------------------------------------------
 

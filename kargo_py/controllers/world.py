@@ -251,7 +251,7 @@ def freight_here(stage: JsonObject) -> Iterable[Key]:
     """Index: the Freight that is in a Stage now."""
     history = (stage.get("status") or {}).get("freightHistory") or ()
     items = history[0].get("items") or {} if history else {}
-    return [Key(stage["metadata"]["namespace"], item["name"]) for item in items.values()]
+    return [Key(stage["metadata"]["namespace"], name) for item in items.values() if (name := item.get("name"))]
 
 
 def tasks_of(stage: JsonObject) -> Iterable[tuple[str, Key]]:

@@ -8,22 +8,35 @@ from typing import Any
 import pytest
 
 from kargo_py.argocd.application import APPLICATIONS
+from kargo_py.controllers.lookups import SECRETS
 from kargo_py.kube.resources import Key, Resource
+from kargo_py.steps.argocd_update import USES as UPDATE
 from kargo_py.steps.argocd_wait import USES as WAIT
+from tests.protocol.test_steps import Toy, hang
+from tests.protocol.test_steps_attacked import secret
 from tests.protocol.universe import APP, Line, Universe, universe
 
 pytestmark = pytest.mark.looptime
 
 LATE = 15.0
 
+SECRET = "${{ secret('s').pw }}"
 
-def slow(line: Line, monkeypatch: pytest.MonkeyPatch, verbs: str, seconds: float, *names: str) -> None:
+
+def slow(
+    line: Line,
+    monkeypatch: pytest.MonkeyPatch,
+    verbs: str,
+    seconds: float,
+    *names: str,
+    about: Resource = APPLICATIONS,
+) -> None:
     """From now on requests about these Applications, or all, take so long; so does what they do."""
     for verb in verbs.split():
         asked = getattr(line, verb)
 
         async def late(resource: Resource, key: Key, *arguments: Any, asked: Any = asked, **options: Any) -> Any:
-            if resource == APPLICATIONS and (not names or key.name in names):
+            if resource == about and (not names or key.name in names):
                 await asyncio.sleep(seconds)
             return await asked(resource, key, *arguments, **options)
 
@@ -83,6 +96,29 @@ async def test_what_is_named_cannot_be_looked_up(monkeypatch: pytest.MonkeyPatch
 
         assert 55 < await took(world, "Errored") < 60 + LATE
     assert "nothing was started" in world.message()
+
+
+@pytest.mark.parametrize(("uses", "config"), [("toy", {"text": SECRET}), (UPDATE, {"apps": [{"name": SECRET}]})])
+async def test_what_expressions_look_up_takes_long(monkeypatch: pytest.MonkeyPatch, uses: str, config: Any) -> None:
+    """The step was not called; it has had its time all the same."""
+    toy = Toy()
+    async with universe() as (world, _), world.process(further={"toy": toy}) as ours:
+        slow(ours.line, monkeypatch, "get", 1000, about=SECRETS)
+        await world.run({"uses": uses, "config": config, "retry": {"timeout": "1m"}})
+
+        assert 55 < await took(world, "Errored") < 60 + LATE
+    assert "timed out after 1m0s" in world.message()
+    assert not toy.calls
+
+
+async def test_the_time_of_a_step_counts_from_before_it_was_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looking up has taken is not there for the call any more."""
+    async with universe() as (world, _), world.process(further={"toy": Toy(hang)}) as ours:
+        slow(ours.line, monkeypatch, "get", 40, about=SECRETS)
+        await secret(world, pw="x")
+        await world.run({"uses": "toy", "config": {"text": SECRET}, "retry": {"timeout": "1m"}})
+
+        assert 55 < await took(world, "Errored") < 60 + LATE
 
 
 async def test_what_cannot_be_seen_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
