@@ -23,7 +23,7 @@ from kargo_py.controllers.events import admission_warning_event, steps_replaced_
 from kargo_py.controllers.freight_choice import freight_of
 from kargo_py.controllers.step_differences import Evaluator
 from kargo_py.controllers.template import Rulebook, Template, told
-from kargo_py.controllers.templates import Templates, references_of, task_references
+from kargo_py.controllers.templates import references_of, task_references
 from kargo_py.controllers.world import World
 from kargo_py.engine.effort import are_many
 from kargo_py.engine.problems import refused
@@ -102,7 +102,6 @@ class Admission:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._templates = Templates(world)
         self._known: dict[Key, _Known] = {}
 
     def forget(self, key: Key) -> None:
@@ -134,15 +133,15 @@ class Admission:
 
     async def _admit(self, key: Key, raw: JsonObject, promotion: Promotion, stage: Stage) -> Admitted | Refused | None:
         world = self._world
-        decision = await self._decided(promotion, stage, await self._templates.of(stage), sure=False)
+        decision = await self._decided(promotion, stage, await world.templates.of(stage), sure=False)
         if decision.rests_on_little:
             live = world.stage_models.read(await world.stages.read_live(Key(stage.namespace, stage.name)))
             if live is None or live.metadata.deletion_timestamp is not None:
                 # Nothing begins there any more. To belong to it would be to go with it; another may come in its place.
                 return None
-            await self._templates.look_at(promotion.namespace, task_references(promotion.spec.steps or ()))
+            await world.templates.look_at(promotion.namespace, task_references(promotion.spec.steps or ()))
             stage = live
-            decision = await self._decided(promotion, stage, await self._templates.of_now(stage), sure=True)
+            decision = await self._decided(promotion, stage, await world.templates.of_now(stage), sure=True)
         if decision.refusals:
             return Refused("\n".join(decision.refusals))
         if decision.patch:
@@ -169,7 +168,7 @@ class Admission:
             return _Decision([why])
         world = self._world
         freight = await freight_of(world, promotion, stage, sure=sure)
-        rulebook = self._templates.rulebook(stage.namespace, references_of(promotion, stage))
+        rulebook = world.templates.rulebook(stage.namespace, references_of(promotion, stage))
         case = _Case(promotion, stage, template, rulebook, freight, world.now(), world.ui_base_url)
         decision = case.decision(quick=True) if not case.is_much() else None
         if decision is None:

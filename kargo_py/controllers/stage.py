@@ -30,7 +30,6 @@ from kargo_py.controllers.stage_queue import current_name, has_ended, select
 from kargo_py.controllers.stage_status import Outlook, Situation, outlook
 from kargo_py.controllers.stage_verification import Verified, successful
 from kargo_py.controllers.template import Template
-from kargo_py.controllers.templates import Templates
 from kargo_py.controllers.world import World, freight_mentions, freight_origin, stage_of
 from kargo_py.deployers.base import HealthVerdict
 from kargo_py.kube.clock import Steady
@@ -73,7 +72,6 @@ class StageReconciler:
         self._since_last: dict[Key, tuple[tuple[str, Time], Steady]] = {}
         self._known: dict[Key, str] = {}
         self._untold: dict[Key, Verified] = {}
-        self._templates = Templates(world)
 
     def controller(self) -> Controller[Key]:
         """The loop, with everything that wakes a Stage."""
@@ -246,7 +244,7 @@ class StageReconciler:
         if stage.is_control_flow:
             return None, None
         try:
-            return await self._templates.of(stage), None
+            return await self._world.templates.of(stage), None
         except KubeError as error:
             return None, error
 

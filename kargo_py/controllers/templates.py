@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakValueDictionary
 
 from kargo_py.api.promotion import Promotion, PromotionStep, PromotionTaskReference
-from kargo_py.api.promotion_task import PromotionTaskSpec
+from kargo_py.api.promotion_task import ClusterPromotionTask, PromotionTask, PromotionTaskSpec
 from kargo_py.api.stage import Stage
 from kargo_py.api.types import JsonObject
 from kargo_py.controllers.template import Rulebook, Template, template_variables
-from kargo_py.controllers.world import World
+from kargo_py.engine.aside import Aside
 from kargo_py.engine.problems import TaskName
 from kargo_py.engine.tasks import found_in, task_name
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.codec import JSON
 from kargo_py.kube.errors import NotFound
 from kargo_py.kube.resources import Key
+from kargo_py.steps.step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +40,39 @@ def _is(one: object, other: object) -> bool:
     return one is other
 
 
-class Templates:
-    """Templates, with what is wrong with them."""
+@dataclass(frozen=True, slots=True)
+class TaskHome:
+    """Where the tasks of one kind are: all of them, and how one is read."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    cache: Cache[JsonObject]
+    read: Callable[[JsonObject | None], PromotionTask | ClusterPromotionTask | None]
+    namespaced: bool = True
+
+    def key(self, namespace: str, name: str) -> Key:
+        """The key of what a Stage in *namespace* calls *name*."""
+        return Key(namespace if self.namespaced else "", name)
+
+
+class Templates:
+    """Templates, with what is wrong with them; one for all controllers, so that none is made twice.
+
+    *homes* has the tasks by kind. What takes long to make is made *aside*.
+    """
+
+    def __init__(
+        self,
+        stages: Cache[JsonObject],
+        homes: Mapping[str, TaskHome],
+        steps: Mapping[str, Step[Any]],
+        aside: Aside,
+    ) -> None:
+        self._stages = stages
+        self._homes = homes
+        self._aside = aside
         self._known: dict[Key, _Known] = {}
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
-        self._kinds = {uses: type(step) for uses, step in world.steps.items()}
-        world.stages.subscribe(self._forget)
+        self._kinds = {uses: type(step) for uses, step in steps.items()}
+        stages.subscribe(self._forget)
 
     def _forget(self, old: JsonObject | None, new: JsonObject | None) -> None:
         if new is None and old is not None:
@@ -64,7 +90,7 @@ class Templates:
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
-        # Many Promotions may ask for it at once
+        # Many Promotions may ask for it at once, and the Stage
         async with lock:
             return self._template(key, stage, references) or await self._made(key, stage, references)
 
@@ -79,10 +105,10 @@ class Templates:
         tasks = self._tasks(stage.namespace, references)
         rulebook = self.rulebook(stage.namespace, references)
         if rulebook.is_much(_steps(stage), template_variables(stage)):
-            template = await self._world.aside.call(stage.namespace, lambda: rulebook.template(stage))
+            template = await self._aside.call(stage.namespace, lambda: rulebook.template(stage))
         else:
             template = rulebook.template(stage)
-        if self._world.stages.get(key) is not None:
+        if self._stages.get(key) is not None:
             self._known[key] = _Known(stage.metadata.uid, stage.metadata.generation, tasks, template)
         return template
 
@@ -94,9 +120,9 @@ class Templates:
     async def look_at(self, namespace: str, references: Iterable[PromotionTaskReference]) -> None:
         """Bring the tasks that are named up to date in the caches. Raises KubeError."""
         for reference in references:
-            cache, key = self._place(namespace, reference)
+            home = self._homes[reference.kind]
             try:
-                await cache.read_live(key)
+                await home.cache.read_live(home.key(namespace, reference.name))
             except NotFound as error:
                 if not error.resource_missing:
                     raise
@@ -109,21 +135,16 @@ class Templates:
         """
         tasks: dict[TaskName, PromotionTaskSpec] = {}
         for reference in references:
-            cache, key = self._place(namespace, reference)
-            world = self._world
-            models = world.task_models if reference.kind == "PromotionTask" else world.cluster_task_models
-            if (task := models.read(cache.get(key))) is not None:
+            if (task := self._homes[reference.kind].read(self._task(namespace, reference))) is not None:
                 tasks[task_name(reference)] = task.spec
         return Rulebook(self._kinds, found_in(tasks))
 
     def _tasks(self, namespace: str, references: Iterable[PromotionTaskReference]) -> list[JsonObject | None]:
-        places = (self._place(namespace, reference) for reference in references)
-        return [cache.get(key) for cache, key in places]
+        return [self._task(namespace, reference) for reference in references]
 
-    def _place(self, namespace: str, reference: PromotionTaskReference) -> tuple[Cache[JsonObject], Key]:
-        if reference.kind == "PromotionTask":
-            return self._world.tasks, Key(namespace, reference.name)
-        return self._world.cluster_tasks, Key("", reference.name)
+    def _task(self, namespace: str, reference: PromotionTaskReference) -> JsonObject | None:
+        home = self._homes[reference.kind]
+        return home.cache.get(home.key(namespace, reference.name))
 
 
 def _steps(stage: Stage) -> Sequence[PromotionStep]:

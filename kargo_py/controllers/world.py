@@ -25,6 +25,7 @@ from kargo_py.argocd.selectors import read_selector
 from kargo_py.argocd.targets import Choice
 from kargo_py.controllers.control_flow import origins_passed_on
 from kargo_py.controllers.promotion_stats import PromotionStats
+from kargo_py.controllers.templates import TaskHome, Templates
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import Awaited, HealthChecker, TargetState, read_awaited
 from kargo_py.engine.aside import Aside
@@ -340,6 +341,7 @@ class World:
     freight_models: Models[Freight] = field(init=False)
     task_models: Models[PromotionTask] = field(init=False)
     cluster_task_models: Models[ClusterPromotionTask] = field(init=False)
+    templates: Templates = field(init=False)
 
     def __post_init__(self) -> None:
         indexes = {"stage": stage_of, "target": targets_of, "waited": waited_of, "awaited": awaited_of}
@@ -375,6 +377,11 @@ class World:
         self.task_models = Models(PromotionTask, TASKS, self.recorder)
         self.cluster_task_models = Models(ClusterPromotionTask, CLUSTER_TASKS, self.recorder)
         self.aside = Aside()
+        homes = {
+            TASKS.kind: TaskHome(self.tasks, self.task_models.read),
+            CLUSTER_TASKS.kind: TaskHome(self.cluster_tasks, self.cluster_task_models.read, namespaced=False),
+        }
+        self.templates = Templates(self.stages, homes, self.steps, self.aside)
         self.stats = PromotionStats(_loop_time)
         self.promotions.subscribe(self.stats.seen)
         self.promotions.subscribe(self._latch)

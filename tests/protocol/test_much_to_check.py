@@ -10,7 +10,6 @@ import pytest
 
 from kargo_py.api.admission import ANNOTATION_CUSTOM_STEPS, CUSTOM_STEPS_ALLOWED
 from kargo_py.api.stage import Stage
-from kargo_py.controllers.templates import Templates
 from kargo_py.controllers.world import PROMOTIONS, STAGES, TASKS
 from kargo_py.engine.checks import Draft, check
 from kargo_py.engine.problems import Problem
@@ -112,7 +111,7 @@ async def test_the_stage_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many Promotions that wait for the same template have it checked once, not once each."""
+    """The Stage and many Promotions that wait for the same template have it checked once, not once each."""
     async with prepared(COMPOSE) as (world, _), world.process():
         watched = Watched(monkeypatch)
         await create_stage(world, *HOSTILE)
@@ -123,7 +122,7 @@ async def test_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(10):
             assert await world.ended(f"much-{number}") == "Errored"
 
-        assert watched.counts["thread"] == 2, "one for the Stage's condition, one for its Promotions"
+        assert watched.counts["thread"] == 1, "the Stage's condition and its Promotions have it of one"
 
 
 async def test_tasks_about_which_no_answer_comes() -> None:
@@ -140,7 +139,7 @@ async def test_tasks_about_which_no_answer_comes() -> None:
         process.line.get = silent  # type: ignore[method-assign]
         spec = template({"as": "t", "task": {"name": "absent"}})
         stage = Stage.model_validate({"metadata": {"name": "other", "namespace": PROJECT}, "spec": spec})
-        templates, began = Templates(process.world), asyncio.get_running_loop().time()
+        templates, began = process.world.templates, asyncio.get_running_loop().time()
         found = await asyncio.gather(*(templates.of(stage) for _ in range(5)), return_exceptions=True)
 
         assert [type(one) for one in found] == [Unreachable] * 5
