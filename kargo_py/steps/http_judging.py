@@ -271,13 +271,21 @@ def retry_after(answer: Answer, now: datetime) -> float | None:
     text = answer.header("retry-after").strip()
     if re.fullmatch(r"[0-9]{1,15}", text):
         return min(float(text), _LONGEST_PAUSE)
+    moment = _date(text)
+    if moment is None:
+        return None
+    # The server's clock and ours may differ, so that its own date is where its other one is counted from.
+    seconds = moment - (_date(answer.header("date")) or now)
+    return min(max(seconds.total_seconds(), 0.0), _LONGEST_PAUSE)
+
+
+def _date(text: str) -> datetime | None:
+    """The date of a header; None if it is none. One without a zone is one of UTC."""
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
-    # A date without a zone is one of UTC
-    seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now
-    return min(max(seconds.total_seconds(), 0.0), _LONGEST_PAUSE)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _cut(text: str) -> str:

@@ -328,10 +328,33 @@ class TestRetryAfter:
         """Seconds or a date; an hour at most, and nothing if it is neither."""
         assert retry_after(Answer(503, [("retry-after", text)]), NOW) == seconds
 
-    @given(st.text(max_size=40))
-    def test_any_text(self, text: str) -> None:
+    @pytest.mark.parametrize(
+        ("date", "text", "seconds"),
+        [
+            ("Mon, 30 Nov 2026 10:00:00 GMT", "Mon, 30 Nov 2026 10:02:00 GMT", 120),
+            ("Mon, 30 Nov 2026 15:00:00 GMT", "Mon, 30 Nov 2026 15:02:00 GMT", 120),
+            ("Monday, 30-Nov-26 10:00:00 GMT", "Mon Nov 30 10:02:00 2026", 120),
+            ("Mon Nov 30 10:00:00 2026", "Monday, 30-Nov-26 10:02:00 GMT", 120),
+            ("Mon, 30 Nov 2026 11:00:00 +0100", "Mon, 30 Nov 2026 10:02:00 GMT", 120),
+            (" Thu, 01 Jan 1970 00:00:00 GMT ", "Thu, 01 Jan 1970 00:00:07 GMT", 7),
+            ("Mon, 30 Nov 2026 12:02:00 GMT", "Mon, 30 Nov 2026 12:01:00 GMT", 0),
+            ("Mon, 30 Nov 2026 10:00:00 GMT", "Mon, 30 Nov 2026 12:01:00 GMT", 3600),
+            ("Mon, 30 Nov 2026 10:00:00 GMT", "30", 30),
+            ("Mon, 30 Nov 2026 10:00:00 GMT", "soon", None),
+            ("", "Mon, 30 Nov 2026 12:01:00 GMT", 60),
+            ("0", "Mon, 30 Nov 2026 12:01:00 GMT", 60),
+            ("Mon, 99 Foo 2026 99:99:99 GMT", "Mon, 30 Nov 2026 12:01:00 GMT", 60),
+        ],
+    )
+    def test_counted_from(self, date: str, text: str, seconds: float | None) -> None:
+        """A date is counted from the server's own, whatever its clock shows; from ours if that cannot be read."""
+        assert retry_after(Answer(503, [("date", date), ("Retry-After", text)]), NOW) == seconds
+
+    @given(st.text(max_size=40), st.text(max_size=40) | st.just("Fri, 31 Dec 9999 23:59:59 -2359"))
+    def test_any_text(self, text: str, date: str) -> None:
         """Whatever a server sends, it is a pause or none."""
-        pause = retry_after(Answer(503, [("Retry-After", text)]), NOW + timedelta(microseconds=1))
+        answer = Answer(503, [("Retry-After", text), ("Date", date)])
+        pause = retry_after(answer, NOW + timedelta(microseconds=1))
         assert pause is None or 0 <= pause <= 3600
 
 
