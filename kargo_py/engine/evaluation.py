@@ -21,7 +21,14 @@ from kargo_py.api.names import ANNOTATION_CREATE_ACTOR, ANNOTATION_ROLLBACK, LAB
 from kargo_py.api.promotion import ExpressionVariable, Promotion, PromotionStep, StepExecutionMetadata
 from kargo_py.engine.effort import exceeds
 from kargo_py.engine.outputs import outputs_of
-from kargo_py.expressions.environment import Context, VariableError, environment, evaluate_variables
+from kargo_py.expressions.environment import (
+    Context,
+    Later,
+    VariableError,
+    environment,
+    evaluate_variables,
+    with_variables,
+)
 from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.functions import promotion_functions, status_functions
 from kargo_py.expressions.lookups import Lookups, Source, TooManyLookups
@@ -111,7 +118,7 @@ def position_of(promotion: Promotion, index: int) -> Position:
     """The step at *index* of a Promotion that has come so far."""
     step = (promotion.spec.steps or ())[index]
     before = promotion.status.step_execution_metadata[:index]
-    return Position(step.alias(index), step, outputs_of(promotion.status), before)
+    return Position(step.alias(index), step, Later(lambda: outputs_of(promotion.status)), before)
 
 
 def has_expressions(value: Any) -> bool:
@@ -233,7 +240,7 @@ def _scope(program: Program, position: Position, lookups: Lookups, now: datetime
     own = dataclasses.replace(scope, environment=here)
     variables = evaluate_variables(position.step.vars, own, variables)
     everything = {**functions, **status_functions(position.alias, position.before)}
-    return dataclasses.replace(own, environment={**here, "vars": variables}, functions=everything)
+    return dataclasses.replace(own, environment=with_variables(here, variables), functions=everything)
 
 
 def _shown(value: Value) -> str:

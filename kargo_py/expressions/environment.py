@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kargo_py.api.freight import FreightReference
@@ -47,6 +47,57 @@ class Context:
         }
 
 
+class Later(Mapping[str, Value]):
+    """A map that is made when it is first read."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], dict[str, Value]]) -> None:
+        self._make = make
+        self._made: dict[str, Value] | None = None
+
+    @property
+    def made(self) -> dict[str, Value]:
+        """The map itself."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __getitem__(self, name: str) -> Value:
+        return self.made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.made)
+
+    def __len__(self) -> int:
+        return len(self.made)
+
+
+class Environment(Mapping[str, Value]):
+    """Names with their values; who reads one that is a :class:`Later` gets the map itself."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Mapping[str, Value]) -> None:
+        self.parts = parts
+
+    def __getitem__(self, name: str) -> Value:
+        part = self.parts[name]
+        return part.made if type(part) is Later else part
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+
+def with_variables(names: Mapping[str, Value], variables: Mapping[str, Value]) -> Environment:
+    """*names* with *variables* as ``vars``; what is made later is made once for both."""
+    parts = names.parts if isinstance(names, Environment) else names
+    return Environment({**parts, "vars": variables})
+
+
 def environment(
     context: Context,
     *,
@@ -54,19 +105,26 @@ def environment(
     variables: Mapping[str, Value] | None = None,
     outputs: Mapping[str, Value] | None = None,
     steps: Sequence[StepExecutionMetadata] = (),
-) -> dict[str, Value]:
-    """The environment of the step *alias*; without outputs, that of the Promotion's variables."""
+) -> Environment:
+    """The environment of the step *alias*; without outputs, that of the Promotion's variables.
+
+    What grows with the number of steps is made only for expressions that read it: else the work for a whole Promotion
+    would grow with the square of that number.
+    """
     made: dict[str, Value] = {"ctx": context.value(alias), "vars": dict(variables or {})}
     if outputs is None:
-        return made
-    made["outputs"] = dict(outputs)
-    made["stepMetas"] = {step.alias: step_record(step) for step in steps}
+        return Environment(made)
+    made["outputs"] = Later(lambda: dict(outputs))
+    made["stepMetas"] = Later(lambda: {step.alias: step_record(step) for step in steps})
     task = alias.rpartition(SEPARATOR)[0]
     if task:
-        prefix = task + SEPARATOR
-        own = {name.removeprefix(prefix): value for name, value in outputs.items() if name.startswith(prefix)}
-        made["task"] = {"outputs": own}
-    return made
+        made["task"] = Later(lambda: {"outputs": _outputs_within(task, outputs)})
+    return Environment(made)
+
+
+def _outputs_within(task: str, outputs: Mapping[str, Value]) -> dict[str, Value]:
+    prefix = task + SEPARATOR
+    return {name.removeprefix(prefix): value for name, value in outputs.items() if name.startswith(prefix)}
 
 
 class VariableError(Exception):
@@ -85,7 +143,7 @@ def evaluate_variables(
     """The values of *variables*, in order: each may use *known* and those before it. Raises VariableError."""
     made = dict(known or {})
     for variable in variables:
-        here = dataclasses.replace(scope, environment={**scope.environment, "vars": made})
+        here = dataclasses.replace(scope, environment=with_variables(scope.environment, made))
         try:
             rendered = render(variable.value, here)
         except ExpressionError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from kargo_py.api.freight import ArtifactReference, Chart, FreightReference, GitCommit, Image
@@ -103,6 +104,15 @@ _IMAGE: Final = _wire(
     repoURL="RepoURL", tag="Tag", digest="Digest", annotations="Annotations", subscriptionName="SubscriptionName"
 )
 _CHART: Final = _wire(repoURL="RepoURL", name="Name", version="Version", subscriptionName="SubscriptionName")
+_STEP: Final = _wire(
+    alias="Alias",
+    startedAt="StartedAt",
+    finishedAt="FinishedAt",
+    errorCount="ErrorCount",
+    status="Status",
+    message="Message",
+    continueOnError="ContinueOnError",
+)
 _FIELDS: Final = frozenset({"ArtifactType", "SubscriptionName", "Version", "Metadata"})
 
 
@@ -166,7 +176,7 @@ def step_record(meta: StepExecutionMetadata) -> Record:
         "Message": meta.message,
         "ContinueOnError": meta.continue_on_error,
     }
-    return Record(f"{_TYPES}.StepExecutionMetadata", values, {name[0].lower() + name[1:]: name for name in values})
+    return Record(f"{_TYPES}.StepExecutionMetadata", values, _STEP)
 
 
 def _warehouse(name: Value) -> Record:
@@ -266,7 +276,10 @@ def freight_functions(references: Sequence[FreightReference]) -> dict[str, Funct
 def status_functions(alias: str, steps: Sequence[StepExecutionMetadata]) -> dict[str, Function]:
     """``always``, ``failure``, ``success`` and ``status`` for the step *alias*, with *steps* before it."""
     task = alias.rpartition(SEPARATOR)[0]
-    failed = any(s.status in {StepStatus.ERRORED, StepStatus.FAILED} and not s.continue_on_error for s in steps)
+
+    @cache
+    def failed() -> bool:
+        return any(s.status in {StepStatus.ERRORED, StepStatus.FAILED} and not s.continue_on_error for s in steps)
 
     def status(wanted: Value) -> str:
         if not _string("status", wanted):
@@ -279,8 +292,8 @@ def status_functions(alias: str, steps: Sequence[StepExecutionMetadata]) -> dict
 
     return {
         "always": Function("always", lambda: True, 0, 0),
-        "failure": Function("failure", lambda: failed, 0, 0),
-        "success": Function("success", lambda: not failed, 0, 0),
+        "failure": Function("failure", failed, 0, 0),
+        "success": Function("success", lambda: not failed(), 0, 0),
         "status": Function("status", status, 1, 1),
     }
 

@@ -33,7 +33,7 @@ from kargo_py.engine.evaluation import (
 )
 from kargo_py.engine.outputs import OutputError, checked_output, with_output
 from kargo_py.expressions.analysis import Read, uses
-from kargo_py.expressions.environment import VariableError, environment, evaluate_variables
+from kargo_py.expressions.environment import VariableError, environment, evaluate_variables, with_variables
 from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.functions import SEPARATOR, promotion_functions, status_functions
 from kargo_py.expressions.hiding import Secrets
@@ -319,7 +319,7 @@ class _Work:
         )
         self.made.own = {variable.name: _shown(values[variable.name]) for variable in position.step.vars}
         everything = {**functions, **status_functions(position.alias, position.before)}
-        self._scope = Scope({**here, "vars": values}, everything, now, self._lookups.seen)
+        self._scope = Scope(with_variables(here, values), everything, now, self._lookups.seen)
         self._program = Program(program.context, program.freight, common)
         step = position.step.replace(vars=own)
         self._position = Position(position.alias, step, position.outputs, position.before)

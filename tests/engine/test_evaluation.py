@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from kargo_py.api.freight import Freight
-from kargo_py.api.promotion import ExpressionVariable, HealthCheckStep, Promotion, PromotionStep, StepStatus
+from kargo_py.api.promotion import (
+    ExpressionVariable,
+    HealthCheckStep,
+    Promotion,
+    PromotionStatus,
+    PromotionStep,
+    StepStatus,
+)
 from kargo_py.engine.evaluation import (
     EvaluationError,
     Position,
@@ -23,7 +30,7 @@ from kargo_py.engine.evaluation import (
 )
 from kargo_py.engine.machine import MOST_SAID, bounded
 from kargo_py.engine.masking import MOST_TOLD, masked_error, recordable
-from kargo_py.engine.outputs import Output
+from kargo_py.engine.outputs import Output, outputs_of
 from kargo_py.engine.retries import outcome_of
 from kargo_py.expressions.environment import Context
 from kargo_py.expressions.hiding import Secrets
@@ -171,6 +178,27 @@ def test_program_and_position() -> None:
 
     assert made == {"all": ["1.30", "quick-fox", "email:a@b", True, "https://kargo", 1, "Succeeded"]}
     assert set(position_of(promotion, 1).outputs) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("if_", "calls"),
+    [("", 0), ("${{ ctx.stage == 'dev' && vars.tag == '1.30' && success() }}", 0), ("${{ outputs.a.o == 1 }}", 1)],
+)
+def test_outputs_are_gathered_when_read(monkeypatch: pytest.MonkeyPatch, if_: str, calls: int) -> None:
+    """A step that reads no outputs does not have those of all steps before it gathered."""
+    gathered: list[PromotionStatus] = []
+
+    def counted(status: PromotionStatus) -> dict[str, Any]:
+        gathered.append(status)
+        return outputs_of(status)
+
+    monkeypatch.setattr("kargo_py.engine.evaluation.outputs_of", counted)
+    steps = [{"uses": "x", "as": "a"}, {"uses": "x", "if": if_}]
+    status = {"state": {"a": {"o": 1}}, "stepExecutionMetadata": [{"alias": "a", "status": "Succeeded"}]}
+    promotion = Promotion.model_validate({"spec": {"stage": "dev", "freight": "f", "steps": steps}, "status": status})
+
+    assert condition(PROGRAM, position_of(promotion, 1), Lookups(), NOW)
+    assert len(gathered) == calls
 
 
 @pytest.mark.parametrize(
