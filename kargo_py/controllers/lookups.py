@@ -68,10 +68,10 @@ class LookupReader:
         way = _WAYS[lookup.source]
         if not (len(lookup.name) <= _LONGEST_NAME and _NAME.fullmatch(lookup.name)):
             # It would get into a URL.
-            raise LookupRefused(NO_SUCH_NAME(source=lookup.source, name=lookup.name[:_SHOWN]))
+            raise LookupRefused(NO_SUCH_NAME(source=lookup.source, name=lookup.shown[:_SHOWN]))
         namespace = self._shared if way.shared else project
         if not namespace:
-            raise LookupRefused(NO_SHARED_NAMESPACE(source=lookup.source, name=lookup.name))
+            raise LookupRefused(NO_SHARED_NAMESPACE(source=lookup.source, name=lookup.shown))
         try:
             found = await self._client.get(way.resource, Key(namespace, lookup.name), codec=JSON)
         except NotFound:
@@ -79,8 +79,8 @@ class LookupReader:
         except Forbidden as error:
             refused = READING_FORBIDDEN(
                 source=lookup.source,
-                name=lookup.name,
-                why=error.message,
+                name=lookup.shown,
+                why=error.message.replace(lookup.name, lookup.shown),
                 resource=way.resource,
                 namespace=namespace,
             )

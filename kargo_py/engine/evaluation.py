@@ -31,6 +31,7 @@ from kargo_py.expressions.environment import (
 )
 from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.functions import promotion_functions, status_functions
+from kargo_py.expressions.hiding import MASK
 from kargo_py.expressions.lookups import Lookups, Source, TooManyLookups
 from kargo_py.expressions.templates import (
     ConfigurationError,
@@ -174,12 +175,14 @@ def condition(program: Program, position: Position, lookups: Lookups, now: datet
         functions = status_functions(position.alias, position.before)
         return bool(functions["success"].run())
     try:
-        result = render(source, _scope(program, position, lookups, now)).value
+        rendered = render(source, _scope(program, position, lookups, now))
     except (ExpressionError, VariableError, TooManyLookups) as error:
         raise EvaluationError(IF_FAULT(why=error)) from error
+    result = rendered.value
     if not isinstance(result, bool):
         # Of a secret that is cut nobody could tell any more that it is one.
-        raise EvaluationError(IF_NOT_TRUTH(result=_shown(lookups.secrets.mask(result))))
+        shown = _shown(MASK if rendered.secrecy else lookups.secrets.mask(result))
+        raise EvaluationError(IF_NOT_TRUTH(result=shown))
     return result
 
 

@@ -74,6 +74,8 @@ class Uses:
 
     reads: tuple[Read, ...]
     calls: tuple[Called, ...]
+    everything: bool = False
+    """Whether it reads the environment as a whole besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +97,16 @@ class _Search:
     reads: list[Read] = field(default_factory=list)
     calls: list[Called] = field(default_factory=list)
     waiting: list[_Here] = field(default_factory=list)
+    everything: bool = False
 
     def run(self, tree: Node) -> Uses:
         self.waiting.append(_Here(tree))
         while self.waiting:
             self._visit(self.waiting.pop())
         return Uses(
-            tuple(sorted(self.reads, key=lambda read: read.at)), tuple(sorted(self.calls, key=lambda call: call.at))
+            tuple(sorted(self.reads, key=lambda read: read.at)),
+            tuple(sorted(self.calls, key=lambda call: call.at)),
+            self.everything,
         )
 
     def _visit(self, here: _Here) -> None:
@@ -150,7 +155,9 @@ class _Search:
             case Name(name=name, at=at) if name not in here.bound:
                 if name == _WHOLE and constant:
                     self.reads.append(Read(constant, optional[1:], at, here.sure, here.excused))
-                elif name != _WHOLE:
+                elif name == _WHOLE:
+                    self.everything = True
+                else:
                     self.reads.append(Read((name, *constant), optional, at, here.sure, here.excused))
             case Name():
                 pass

@@ -143,7 +143,7 @@ def _int(_: Call, value: Value) -> Value:
     if type(value) is str:
         number = parse_int(value)
         if number is None:
-            raise Fault(f"invalid operation: int({value[:100]})")
+            raise Fault("invalid operation: int({})", value[:100])
         return number
     if type(value) is gotime.Duration:
         return value.nanoseconds
@@ -155,7 +155,7 @@ def _to_float(_: Call, value: Value) -> Value:
     if type(value) is str:
         number = parse_float(value)
         if number is None:
-            raise Fault(f"invalid operation: float({value[:100]})")
+            raise Fault("invalid operation: float({})", value[:100])
         return number
     if not is_number(value):
         raise Fault(f"invalid operation: float({type_name(value)})")
@@ -323,7 +323,7 @@ def _replace(call: Call, text: Value, old: Value, new: Value, most: Value = -1) 
 def _repeat(call: Call, text: Value, count: Value) -> Value:
     text, times = _text("repeat", text), _count(count)
     if times < 0:
-        raise Fault(f"invalid argument for repeat (expected positive integer, got {times})")
+        raise Fault("invalid argument for repeat (expected positive integer, got {})", times)
     call.budget.write(len(text) * times)
     call.budget.grow(min(len(text) * times, 1 << 62))
     return text * min(times, 1 << 32) if text else ""
@@ -410,7 +410,7 @@ def _date(_: Call, *arguments: Value) -> Value:
             return gotime.parse_time(layout, rest[0], zone)
         except Fault:
             continue
-    raise Fault(f"invalid date {rest[0][:100]}")
+    raise Fault("invalid date {}", rest[0][:100])
 
 
 # Lists and maps
@@ -465,7 +465,7 @@ def _take(call: Call, value: Value, count: Value) -> Value:
     if type(count) is not int:
         raise _wrong("take", count)
     if count < 0:
-        raise Fault(f"cannot take {count} elements")
+        raise Fault("cannot take {} elements", count)
     return _made(call, _list("take", value)[:count])
 
 
@@ -548,7 +548,8 @@ def sort_by(found: list[Value], keys: list[Value], order: Value, budget: Budget)
     """*found* in the order of *keys*; what is equal stays in its order. Raises Fault."""
     if order not in ("asc", "desc") or type(order) is not str:
         raise Fault(
-            f"invalid order {to_text(order)[:100] if type(order) is str else article(order)}, expected asc or desc"
+            "invalid order {}, expected asc or desc",
+            to_text(order)[:100] if type(order) is str else article(order),
         )
 
     def compared(left: Value, right: Value) -> int:
@@ -572,7 +573,7 @@ def _bits(name: str, apply: Callable[[int, int], int]) -> None:
             if type(value) is not int:
                 raise _wrong(name, value)
         if name in {"bitshl", "bitshr", "bitushr"} and right < 0:
-            raise Fault(f"invalid operation: negative shift count {right} (type int)")
+            raise Fault("invalid operation: negative shift count {} (type int)", right)
         return wrap(apply(left, right))
 
     _builtin(name, 2)(run)

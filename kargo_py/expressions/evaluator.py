@@ -114,15 +114,19 @@ class Expression:
             value = self._code(run)
             budget.measure(value)
         except _Positioned as error:
-            raise ExpressionError(str(error.fault), self.source, error.at, error.fault.kind) from None
+            raise _placed(error.fault, self.source, error.at) from None
         except Fault as fault:
-            raise ExpressionError(str(fault), self.source, self.tree.at, fault.kind) from None
+            raise _placed(fault, self.source, self.tree.at) from None
         except RecursionError:
             raise _too_deep(self.source) from None
         finally:
             if allowance is not None:
                 allowance.steps -= budget.spent
         return value
+
+
+def _placed(fault: Fault, source: str, at: int) -> ExpressionError:
+    return ExpressionError(str(fault), source, at, fault.kind, untold=fault.untold)
 
 
 def _too_deep(source: str) -> ExpressionError:
@@ -404,7 +408,8 @@ def _conditional(node: Conditional) -> _Code:
 # Members
 
 
-def _fetch(value: Value, key: Value) -> Value:
+def _fetch(value: Value, key: Value, *, stated: bool) -> Value:
+    """The member *key* of *value*; *stated*: the key stands in the expression itself."""
     value = guessed(value)
     if type(key) is Guess:
         key = key.text if type(value) in {dict, Record} else key.value
@@ -426,7 +431,8 @@ def _fetch(value: Value, key: Value) -> Value:
     methods = METHODS.get(type(value))
     if methods and type(key) is str and key in methods:
         return methods[key].bound(value)
-    raise Fault(f"cannot fetch {named} from {'<nil>' if value is None else type_name(value)}")
+    kind = "<nil>" if value is None else type_name(value)
+    raise Fault(f"cannot fetch {named} from {kind}") if stated else Fault(f"cannot fetch {{}} from {kind}", named)
 
 
 def _member(node: Member) -> _Code:
@@ -437,16 +443,16 @@ def _member(node: Member) -> _Code:
         links.append(first)
         first = first.object
     begin = _compile(first)
-    steps = [(_compile(link.key), link.optional, link.at) for link in reversed(links)]
+    steps = [(_compile(link.key), link.optional, isinstance(link.key, Literal), link.at) for link in reversed(links)]
 
     def run(r: _Run) -> Value:
         value = begin(r)
-        for code, optional, at in steps:
+        for code, optional, stated, at in steps:
             if optional and value is None:
                 raise _Nil
             key = code(r)
             try:
-                value = _fetch(value, key)
+                value = _fetch(value, key, stated=stated)
             except Fault as fault:
                 raise _Positioned(fault, at) from None
         return value

@@ -73,7 +73,7 @@ def _semver_diff(one: Value, other: Value) -> str:
 def _semver_parse(text: Value) -> Record:
     version = parse_version(_string("semverParse", text))
     if version is None:
-        raise Fault(f"invalid semantic version: {text[:100]!r}")
+        raise Fault("invalid semantic version: {!r}", text[:100])
     return version_record(version)
 
 
@@ -199,14 +199,19 @@ def _origin(function: str, value: Value) -> str | None:
     return f"{value.values['Kind']}/{value.values['Name']}"
 
 
-def _found(what: str, found: Iterable[tuple[str, Record]], origin: str | None) -> Record | None:
-    """The one of *found* that comes from *origin*; without one, only one origin may have it."""
+def _found(what: str, found: Iterable[tuple[str, Record]], origin: str | None, *data: str) -> Record | None:
+    """The one of *found* that comes from *origin*; without one, only one origin may have it.
+
+    *what* they are has ``{}`` for each of *data*, as for a Fault.
+    """
     candidates = [(where, one) for where, one in found if origin in {None, where}]
     origins = list(dict.fromkeys(where for where, _ in candidates))
     if len(origins) > 1:
-        names = " and ".join(origins)
         raise Fault(
-            f"{what} is in the Freight of {names}: name one of them, as in warehouse('{origins[0].partition('/')[2]}')"
+            f"{what} is in the Freight of {{}}: name one of them, as in warehouse('{{}}')",
+            *data,
+            " and ".join(origins),
+            origins[0].partition("/")[2],
         )
     return candidates[0][1] if candidates else None
 
@@ -223,7 +228,7 @@ def freight_functions(references: Sequence[FreightReference]) -> dict[str, Funct
             for one in r.commits
             if normalize_git(one.repo_url) == wanted
         )
-        return _found(f"a commit of {url[:200]}", found, _origin("commitFrom", origin))
+        return _found("a commit of {}", found, _origin("commitFrom", origin), url[:200])
 
     def image_from(url: Value, origin: Value = None) -> Value:
         wanted = normalize_image(_string("imageFrom", url, named="first argument"))
@@ -233,7 +238,7 @@ def freight_functions(references: Sequence[FreightReference]) -> dict[str, Funct
             for one in r.images
             if normalize_image(one.repo_url) == wanted
         )
-        return _found(f"an image of {url[:200]}", found, _origin("imageFrom", origin))
+        return _found("an image of {}", found, _origin("imageFrom", origin), url[:200])
 
     def chart_from(url: Value, *more: Value) -> Value:
         wanted = normalize_chart(_string("chartFrom", url, named="first argument"))
@@ -248,10 +253,11 @@ def freight_functions(references: Sequence[FreightReference]) -> dict[str, Funct
             for one in r.charts
             if normalize_chart(one.repo_url) == wanted and one.name == name
         )
-        chart = _found(f"chart {name[:200]!r} of {url[:200]}" if name else f"a chart of {url[:200]}", found, origin)
+        data = (name[:200], url[:200]) if name else (url[:200],)
+        chart = _found("chart {!r} of {}" if name else "a chart of {}", found, origin, *data)
         if chart is None and origin is None:
-            named = f'chart "{name[:200]}"' if name else "chart"
-            raise Fault(f"{named} from repo {url[:200]} not found in referenced Freight")
+            named = 'chart "{}"' if name else "chart"
+            raise Fault(f"{named} from repo {{}} not found in referenced Freight", *data)
         return chart
 
     def artifact_from(subscription: Value, origin: Value = None) -> Value:
@@ -259,7 +265,7 @@ def freight_functions(references: Sequence[FreightReference]) -> dict[str, Funct
         found = (
             (home, artifact_record(one)) for home, r in homes for one in r.artifacts if one.subscription_name == wanted
         )
-        return _found(f"an artifact of subscription {wanted[:200]}", found, _origin("artifactFrom", origin))
+        return _found("an artifact of subscription {}", found, _origin("artifactFrom", origin), wanted[:200])
 
     return {
         "warehouse": Function("warehouse", _warehouse, 1, 1),

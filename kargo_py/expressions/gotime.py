@@ -77,7 +77,7 @@ def _decimal(value: int, size: int) -> str:
 def parse_duration(text: str) -> Duration:
     """A duration like ``1h30m``. Raises Fault."""
     if len(text) > 200 or not _DURATION.fullmatch(text):
-        raise Fault(f"time: invalid duration {text[:200]!r}")
+        raise Fault("time: invalid duration {!r}", text[:200])
     sign = -1 if text.startswith("-") else 1
     rest = text.lstrip("+-")
     if rest == "0":
@@ -85,15 +85,15 @@ def parse_duration(text: str) -> Duration:
     total = 0
     for whole, fraction, unit in _PART.findall(rest):
         if not whole and not fraction:
-            raise Fault(f"time: invalid duration {text!r}")
+            raise Fault("time: invalid duration {!r}", text)
         if unit not in _UNITS:
-            raise Fault(f"time: unknown unit {unit!r} in duration {text!r}")
+            raise Fault("time: unknown unit {!r} in duration {!r}", unit, text)
         size = _UNITS[unit]
         total += int(whole or "0") * size
         if fraction:
             total += int(fraction) * size // 10 ** len(fraction)
     if total > (1 << 63) - (sign > 0):
-        raise Fault(f"time: invalid duration {text!r}")
+        raise Fault("time: invalid duration {!r}", text)
     return Duration(sign * total)
 
 
@@ -139,11 +139,11 @@ def load_zone(name: str) -> Zone:
     if name in {"", "UTC"}:
         return UTC_ZONE
     if not re.fullmatch(r"[A-Za-z0-9_+\-]+(?:/[A-Za-z0-9_+\-]+)*", name) or name == "Local":
-        raise Fault(f"unknown time zone {name[:100]}")
+        raise Fault("unknown time zone {}", name[:100])
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, OSError, ValueError) as error:
-        raise Fault(f"unknown time zone {name[:100]}") from error
+        raise Fault("unknown time zone {}", name[:100]) from error
     return Zone(name)
 
 
@@ -249,7 +249,7 @@ def _layout(layout: str) -> list[tuple[bool, str]]:
 def format_time(moment: Time, layout: str) -> str:
     """*moment* in the form of *layout*, Go's example time. Raises Fault."""
     if len(layout) > _LONGEST:
-        raise Fault(f"the layout has {len(layout)} characters, at most {_LONGEST}")
+        raise Fault(f"the layout has {{}} characters, at most {_LONGEST}", len(layout))
     civil = moment.civil()
     return "".join(_element(civil, text) if is_element else text for is_element, text in _layout(layout))
 
@@ -355,7 +355,7 @@ def parse_time(layout: str, text: str, zone: Zone | None = None) -> Time:
             fields[name] = int(found[0])
             low, high = _RANGES.get(name, (0, 9999))
             if not low <= fields[name] <= high:
-                raise Fault(f"parsing time {text!r}: {name.replace('_', ' ')} out of range")
+                raise Fault(f"parsing time {{!r}}: {name.replace('_', ' ')} out of range", text)
             at = found.end()
             # A fraction is taken after seconds even where the layout has none
             following = pieces[index + 1] if index + 1 < len(pieces) else (False, "")
@@ -390,14 +390,14 @@ def parse_time(layout: str, text: str, zone: Zone | None = None) -> Time:
         else:
             shift, at = _parse_offset(piece, text, at, layout)
     if at < len(text):
-        raise Fault(f"parsing time {text!r}: extra text: {text[at:]!r}")
+        raise Fault("parsing time {!r}: extra text: {!r}", text, text[at:])
     return _assemble(fields, shift, abbreviation, zone, text)
 
 
 def _match(pattern: str, text: str, at: int, layout: str) -> re.Match[str]:
     found = re.compile(pattern, re.ASCII).match(text, at)
     if not found:
-        raise Fault(f"parsing time {text!r} as {layout!r}: cannot parse {text[at:]!r}")
+        raise Fault("parsing time {!r} as {!r}: cannot parse {!r}", text, layout, text[at:])
     return found
 
 
@@ -410,7 +410,7 @@ def _parse_offset(piece: str, text: str, at: int, layout: str) -> tuple[int, int
     found = _match(pattern, text, at, layout)
     hours, minutes, seconds = (*map(int, found.groups()[1:]), 0, 0)[:3]
     if hours > 24 or minutes > 60 or seconds > 60:
-        raise Fault(f"parsing time {text!r}: time zone offset out of range")
+        raise Fault("parsing time {!r}: time zone offset out of range", text)
     return (hours * 3600 + minutes * 60 + seconds) * (-1 if found[1] == "-" else 1), found.end()
 
 
@@ -424,10 +424,10 @@ def _assemble(
     leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
     if "year_day" in fields:
         if fields["year_day"] > 365 + leap:
-            raise Fault(f"parsing time {text!r}: day-of-year out of range")
+            raise Fault("parsing time {!r}: day-of-year out of range", text)
         month, day = 1, fields["year_day"]
     elif day > (29 if month == 2 and leap else (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[month - 1]):
-        raise Fault(f"parsing time {text!r}: day out of range")
+        raise Fault("parsing time {!r}: day out of range", text)
     hour = fields.get("hour", fields.get("hour12", 0))
     if fields.get("pm") == 1 and hour < 12:
         hour += 12

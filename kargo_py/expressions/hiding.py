@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from bisect import bisect, insort
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from typing import Any, Final
 
 from kargo_py.expressions.writing import quoted
@@ -18,6 +19,16 @@ LONGEST_UNKNOWN: Final = _CUT - 1
 """Characters of the beginning of a secret, or fewer, that are not known for one: where a text was cut, say."""
 
 _Spans = list[tuple[int, int]]
+
+
+class Secrecy(IntEnum):
+    """What the result of an expression has to do with Secrets; false is nothing."""
+
+    NONE = 0
+    SHORT = 1
+    """One was looked at for it; it is too short to be looked for in other texts."""
+    FULL = 2
+    """It is a secret itself."""
 
 
 class _Long:

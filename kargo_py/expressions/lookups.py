@@ -6,14 +6,15 @@ Evaluation itself reads nothing. A function that needs an object asks :class:`Lo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
+from kargo_py.expressions.analysis import uses
 from kargo_py.expressions.errors import Fault
-from kargo_py.expressions.hiding import Secrets
+from kargo_py.expressions.evaluator import Expression
+from kargo_py.expressions.hiding import Secrecy, Secrets
 from kargo_py.expressions.values import QUICK_STEPS, Allowance, Budget
 from kargo_py.expressions.writing import from_json
 
@@ -45,6 +46,13 @@ class Lookup:
 
     source: Source
     name: str
+    untold: bool = field(default=False, compare=False)
+    """Whether the name may have been made of a secret."""
+
+    @property
+    def shown(self) -> str:
+        """The name, for people."""
+        return "…" if self.untold else self.name
 
 
 class Missing(Exception):
@@ -53,7 +61,7 @@ class Missing(Exception):
     def __init__(self, lookup: Lookup) -> None:
         """*lookup* says which."""
         self.lookup = lookup
-        super().__init__(f"{lookup.source}({lookup.name!r}) has not been read yet")
+        super().__init__(f"{lookup.source}({lookup.shown!r}) has not been read yet")
 
 
 class TooManyLookups(Exception):
@@ -69,7 +77,7 @@ class Lookups:
         self._text = 0
         self.allowance = Allowance()
         self._touched = False
-        self._tainted: set[str] = set()
+        self._tainted: dict[str, Secrecy] = {}
 
     def put(self, lookup: Lookup, found: Mapping[str, Any] | None) -> None:
         """Remember what was read; None if there is no such object."""
@@ -86,8 +94,6 @@ class Lookups:
     def get(self, lookup: Lookup) -> Mapping[str, Any] | None:
         """What was read; raises Missing if nothing was yet."""
         if lookup not in self._known:
-            # The evaluation ends here, and the next one begins with another expression.
-            self._touched = False
             raise Missing(lookup)
         if lookup.source in {Source.SECRET, Source.SHARED_SECRET}:
             self._touched = True
@@ -98,23 +104,35 @@ class Lookups:
         """Whether a Secret has been read."""
         return any(lookup.source in {Source.SECRET, Source.SHARED_SECRET} for lookup in self._known)
 
-    def seen(self, text: str, source: str = "") -> bool:
-        """A result of *source*; kept secret if a Secret was looked at for it. To be ``Scope.seen``."""
-        secret = (self._touched or self._reads_secret(source)) and len(text) >= _SHORTEST_DERIVED
-        if secret:
+    def seen(self, text: str | None, expression: Expression) -> Secrecy:
+        """The result of *expression*; kept secret if it was made of one. To be ``Scope.seen``."""
+        secrecy = Secrecy.FULL if self._touched else self._of_variables(expression)
+        self._touched = False
+        if text is None:
+            return secrecy
+        if secrecy and len(text) < _SHORTEST_DERIVED:
+            return Secrecy.SHORT
+        if secrecy is Secrecy.FULL:
             self.secrets.add(text)
             for part in _parts(text):
                 self.secrets.add(part)
-        self._touched = False
-        return secret
+        return secrecy
 
-    def taint(self, name: str) -> None:
+    def taint(self, name: str, secrecy: Secrecy) -> None:
         """The variable *name* was made with a Secret. To be ``Scope.taint``."""
-        self._tainted.add(name)
+        self._tainted[name] = max(secrecy, self._tainted.get(name, Secrecy.NONE))
 
-    def _reads_secret(self, source: str) -> bool:
-        """Whether an expression names such a variable."""
-        return "vars" in source and any(re.search(rf"(?<!\w){re.escape(n)}(?!\w)", source) for n in self._tainted)
+    def _of_variables(self, expression: Expression) -> Secrecy:
+        """How secret the variables are that *expression* reads, or may read."""
+        source = expression.source
+        if not self._tainted or ("vars" not in source and "$env" not in source):
+            return Secrecy.NONE
+        found = uses(expression.tree)
+        paths = [read.path for read in found.reads]
+        if found.everything or ("vars",) in paths:
+            return max(self._tainted.values())
+        names = [path[1] for path in paths if path[0] == "vars"]
+        return max((self._tainted[name] for name in names if name in self._tainted), default=Secrecy.NONE)
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -144,7 +144,7 @@ class _Builder:
 
     @staticmethod
     def _wrong(what: str, fragment: str) -> Fault:
-        return Fault(f"error parsing regexp: {what}: `{fragment[:100]}`")
+        return Fault(f"error parsing regexp: {what}: `{{}}`", fragment[:100])
 
     def _state(self, ranges: Ranges | None = None, assertion: str = "") -> int:
         if len(self.states) >= _MAX_STATES:

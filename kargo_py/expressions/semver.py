@@ -84,7 +84,7 @@ def _with(version: Version, name: str, text: Value) -> Version:
         raise Fault(f"a string is needed here, not {article(text)}")
     made = version.changed(**{name: text})
     if parse_version(str(made)) is None:
-        raise Fault(f"invalid {name} {text[:100]!r}")
+        raise Fault(f"invalid {name} {{!r}}", text[:100])
     return made
 
 
@@ -122,7 +122,7 @@ def record(version: Version) -> Record:
                 raise Fault(f"a version of semverParse() is needed here, not {article(other)}")
             theirs = parse_version(other.text)
             if theirs is None:
-                raise Fault(f"{other.text!r} is no version")
+                raise Fault("{!r} is no version", other.text)
             mine, their = version.order, theirs.order
             return say((mine > their) - (mine < their))
 

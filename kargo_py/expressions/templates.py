@@ -6,6 +6,7 @@ takes a string nothing is guessed: the tag 1.30 stays 1.30. A guess keeps its te
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,9 +14,13 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from kargo_py.expressions.analysis import parts
 from kargo_py.expressions.errors import ExpressionError, Fault, Kind, LimitFault
 from kargo_py.expressions.evaluator import REMEMBERED_LENGTH, Expression, Functions, prepare
+from kargo_py.expressions.hiding import Secrecy
+from kargo_py.expressions.lookups import Missing
 from kargo_py.expressions.numbers import format_float, parse_bool, parse_float
+from kargo_py.expressions.tree import Literal
 from kargo_py.expressions.values import MAX_TEXT, Allowance, Budget, Guess, Value, as_text
 from kargo_py.expressions.writing import from_json, to_json
 
@@ -97,12 +102,12 @@ class Scope:
     environment: Mapping[str, Value]
     functions: Functions
     now: datetime
-    seen: Callable[[str, str], bool] | None = None
-    """Told of the text of each expression's result, as it is put in, and of its source; says whether it is secret."""
+    seen: Callable[[str | None, Expression], Secrecy] | None = None
+    """Told of the text of each expression's result, as it is put in, None if it has none; says how secret it is."""
     allowance: Allowance = field(default_factory=Allowance)
     """What all of them together may take."""
-    taint: Callable[[str], None] | None = None
-    """Told of the name of each variable that is secret, or has something secret in it."""
+    taint: Callable[[str, Secrecy], None] | None = None
+    """Told of the name of each variable for which a Secret was looked at, and how secret it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +118,8 @@ class Rendered:
     """As Kargo guesses: a number, a bool, nil, a list, a map or a string."""
     text: str | None
     """For a place that takes a string; None is nil."""
-    secret: bool = False
-    """Whether a Secret was looked at for it."""
+    secrecy: Secrecy = Secrecy.NONE
+    """That of the most secret expression in it."""
 
     def variable(self) -> Value:
         """To be kept for later expressions: with its text, if it was guessed."""
@@ -131,7 +136,7 @@ def render(source: str, scope: Scope) -> Rendered:
         # A text without a delimiter is left alone; one with an empty expression is looked at as any other
         return Rendered(text, text) if not _BEGIN.search(source) else _coerced(source, text, alone_nil=False)
     texts: list[str] = []
-    nil = secret = False
+    nil, secrecy = False, Secrecy.NONE
     for part in template.parts:
         if isinstance(part, str):
             texts.append(part)
@@ -140,21 +145,28 @@ def render(source: str, scope: Scope) -> Rendered:
         try:
             value = as_text(_evaluated(template, begin, expression, scope))
             texts.append(_text(template, begin, value))
-        except TemplateError:
-            if scope.seen:
-                # What it has looked at is none of the next one's.
-                scope.seen("", expression.source)
+        except TemplateError as error:
+            if scope.seen and scope.seen(None, expression):
+                # What it quotes may have been made of a secret, which nobody would know for one.
+                raise error.without_data() from None
+            raise
+        except Missing as missing:
+            lookup = missing.lookup
+            if scope.seen and scope.seen(None, expression) and not _says(expression, lookup.name):
+                # Who cannot read it tells its name.
+                raise Missing(dataclasses.replace(lookup, untold=True)) from None
             raise
         nil = value is None
-        if scope.seen and scope.seen(texts[-1], expression.source):
-            secret = True
+        if scope.seen:
+            secrecy = max(secrecy, scope.seen(texts[-1], expression))
         if sum(map(len, texts[-2:])) > MAX_TEXT:
             raise TemplateError(f"the result has more than {MAX_TEXT} characters", source, begin, Kind.LIMIT)
     text = "".join(texts)
     if len(text) > MAX_TEXT:
-        raise TemplateError(f"the result has {len(text)} characters, at most {MAX_TEXT}", source, 0, Kind.LIMIT)
+        size = "…" if secrecy else len(text)
+        raise TemplateError(f"the result has {size} characters, at most {MAX_TEXT}", source, 0, Kind.LIMIT)
     rendered = _coerced(source, text, alone_nil=nil and text.strip() == "null")
-    return Rendered(rendered.value, rendered.text, secret=True) if secret else rendered
+    return Rendered(rendered.value, rendered.text, secrecy) if secrecy else rendered
 
 
 def _evaluated(template: Template, begin: int, expression: Expression, scope: Scope) -> Value:
@@ -162,7 +174,12 @@ def _evaluated(template: Template, begin: int, expression: Expression, scope: Sc
         allowance = scope.allowance
         return expression.evaluate(scope.environment, scope.functions, now=scope.now, allowance=allowance)
     except ExpressionError as error:
-        raise TemplateError(error.why, template.source, begin + error.at, error.kind) from None
+        raise TemplateError(error.why, template.source, begin + error.at, error.kind, untold=error.untold) from None
+
+
+def _says(expression: Expression, text: str) -> bool:
+    """Whether *text* stands in *expression* for all to read."""
+    return any(isinstance(part, Literal) and part.value == text for part in parts(expression.tree))
 
 
 def _text(template: Template, begin: int, value: Value) -> str:
@@ -172,7 +189,7 @@ def _text(template: Template, begin: int, value: Value) -> str:
         Budget().measure(value)
         return to_json(value)
     except Fault as fault:
-        raise TemplateError(str(fault), template.source, begin, fault.kind) from None
+        raise TemplateError(str(fault), template.source, begin, fault.kind, untold=fault.untold) from None
 
 
 def _coerced(source: str, text: str, *, alone_nil: bool) -> Rendered:
@@ -265,7 +282,8 @@ class _Walk:
         if self.is_string(path):
             return rendered.text
         if isinstance(rendered.value, float) and not _finite(rendered.value):
-            why = f"unsupported value: {format_float(rendered.value)} is no JSON; quote() keeps it a string"
+            shown = "…" if rendered.secrecy else format_float(rendered.value)
+            why = f"unsupported value: {shown} is no JSON; quote() keeps it a string"
             self.problems.append((path, TemplateError(why, source, 0, Kind.EVALUATION)))
             return None
         return rendered.variable() if self.keep_text else rendered.value

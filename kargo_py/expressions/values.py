@@ -147,7 +147,7 @@ class Record:
             return self.values[go_name]
         if name in self.methods:
             return self.methods[name].bound(self)
-        raise Fault(f"type {self.type_name} has no field {name[:100]}; it has {', '.join(self.values) or 'none'}")
+        raise Fault(f"type {self.type_name} has no field {{}}; it has {', '.join(self.values) or 'none'}", name[:100])
 
     def written(self) -> dict[str, Value]:
         """The fields as JSON has them."""
@@ -521,7 +521,7 @@ def index_of(value: Sequence[Value], key: Value) -> int:
     if index < 0:
         index += len(value)
     if not 0 <= index < len(value):
-        raise Fault(f"index out of range: {index} (array length is {len(value)})")
+        raise Fault("index out of range: {} (array length is {})", index, len(value))
     return index
 
 

@@ -87,7 +87,7 @@ def _write(value: Value, indent: str | None, line: str, parts: list[str]) -> Non
             parts.append(str(value))
         case float():
             if not math.isfinite(value):
-                raise Fault(f"json: unsupported value: {format_float(value)}")
+                raise Fault("json: unsupported value: {}", format_float(value))
             parts.append(format_json_float(value))
         case bytes():
             parts.append(f'"{base64.b64encode(value).decode()}"')
@@ -191,7 +191,7 @@ def from_json(text: str, budget: Budget) -> Value:
     try:
         value = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_refuse)
     except ValueError as error:
-        raise Fault(f"invalid JSON: {error}") from error
+        raise Fault("invalid JSON: {}", error) from error
     budget.measure(value)
     return _paired(value) if _SURROGATE.search(text) else value
 

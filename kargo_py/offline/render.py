@@ -307,7 +307,10 @@ class _Work:
         """Evaluate those of the Promotion, then those of the step."""
         program, position, now = self._program, self._position, self._all.setting.now
         functions = promotion_functions(program.freight, self._lookups)
-        before = Scope(environment(program.context, alias=position.alias), functions, now, self._lookups.seen)
+        lookups = self._lookups
+        before = Scope(
+            environment(program.context, alias=position.alias), functions, now, lookups.seen, taint=lookups.taint
+        )
         values: dict[str, Value] = {}
         common = await self._evaluated(program.variables, before, values, of_step=False)
         self.made.common = {name: _shown(value) for name, value in values.items()}
@@ -315,11 +318,15 @@ class _Work:
             program.context, alias=position.alias, variables=values, outputs=position.outputs, steps=position.before
         )
         own = await self._evaluated(
-            position.step.vars, Scope(here, functions, now, self._lookups.seen), values, of_step=True
+            position.step.vars,
+            Scope(here, functions, now, lookups.seen, taint=lookups.taint),
+            values,
+            of_step=True,
         )
         self.made.own = {variable.name: _shown(values[variable.name]) for variable in position.step.vars}
         everything = {**functions, **status_functions(position.alias, position.before)}
-        self._scope = Scope(with_variables(here, values), everything, now, self._lookups.seen)
+        here = with_variables(here, values)
+        self._scope = Scope(here, everything, now, lookups.seen, taint=lookups.taint)
         self._program = Program(program.context, program.freight, common)
         step = position.step.replace(vars=own)
         self._position = Position(position.alias, step, position.outputs, position.before)
@@ -409,7 +416,7 @@ class _Work:
         if lookup.source in {Source.SHARED_CONFIG_MAP, Source.SHARED_SECRET} and not setting.shared_namespace:
             raise NotKnown(SHARED_UNKNOWN())
         if lookup.source in _METADATA and (alias := self._all.setter):
-            raise NotKnown(METADATA_UNKNOWN(source=lookup.source.value, name=lookup.name, alias=alias))
+            raise NotKnown(METADATA_UNKNOWN(source=lookup.source.value, name=lookup.shown, alias=alias))
         return await setting.reader.read(setting.promotion.namespace, lookup)
 
     def _why_not(self, source: str) -> str | None:

@@ -99,7 +99,7 @@ class Http(Step[HttpConfig]):
         if not isinstance(outcome, Answer):
             return outcome
         patience = Patience(context.timeout is not None, context.threshold)
-        arguments = (config, outcome, named(config), patience, context.wall_clock or context.now)
+        arguments = (config, outcome, named(config), patience, context.wall_clock or context.now, context.mask)
         if len(outcome.body) <= _QUICK:
             return judge(*arguments)
         return await asyncio.to_thread(judge, *arguments)

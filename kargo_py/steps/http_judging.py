@@ -7,7 +7,7 @@ well, and where neither is true the request is made again. Without both the stat
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -130,13 +130,20 @@ class _UnusableError(Exception):
     """The answer is not what an expression expects; the text says why."""
 
 
-def judge(config: HttpConfig, answer: Answer, request: str, patience: Patience, now: datetime) -> StepOutcome:
-    """What *answer* means; *request* names what was asked, for people."""
+def judge(
+    config: HttpConfig,
+    answer: Answer,
+    request: str,
+    patience: Patience,
+    now: datetime,
+    mask: Callable[[Any], Any] = lambda value: value,
+) -> StepOutcome:
+    """What *answer* means; *request* names what was asked, for people, and *mask* takes out what is secret."""
     pause = retry_after(answer, now)
     if config.by_status and not 200 <= answer.status < 300:
         return _other_status(answer, request, patience, pause)
     try:
-        verdict = _Verdict(config, answer, now)
+        verdict = _Verdict(config, answer, now, mask)
         if verdict.holds("failureExpression", config.failure_expression):
             return Finished(StepStatus.FAILED, verdict.failure())
         succeeded = config.by_status or verdict.holds("successExpression", config.success_expression)
@@ -182,6 +189,7 @@ class _Verdict:
     config: HttpConfig
     answer: Answer
     now: datetime
+    mask: Callable[[Any], Any]
     _environment: dict[str, Value] | None = field(default=None, init=False)
 
     def holds(self, name: str, expression: str | None) -> bool:
@@ -226,7 +234,8 @@ class _Verdict:
             return evaluate(expression, self._environment, now=self.now)
         except ExpressionError as error:
             # Without the line that it points at: a part of an expression, which may have been made with a Secret.
-            why = EXPRESSION_FAILED(field=name, why=_cut(error.why), line=error.line, column=error.column)
+            said = error.why if self.mask(expression) == expression else error.untold
+            why = EXPRESSION_FAILED(field=name, why=_cut(said), line=error.line, column=error.column)
             raise _UnusableError(why) from None
 
 

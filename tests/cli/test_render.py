@@ -390,6 +390,8 @@ def test_no_promotion(render: Render) -> None:
         "${{ vars.password }}",
         "${{ {(vars.password): 1} }}",
         "${{ int(vars.password) }}",
+        "${{ int(upper(vars.password)) }}",
+        "${{ upper(toJSON(vars)) }}",
     ],
 )
 @pytest.mark.parametrize("form", ["yaml", "json"])
@@ -405,6 +407,17 @@ def test_secrets(render: Render, template: str, form: str) -> None:
         assert SECRET.upper() not in text
         assert base64.b64encode(SECRET.encode()).decode() not in text
     assert done.exception is None or isinstance(done.exception, SystemExit)
+
+
+@pytest.mark.parametrize("expression", ["int(upper(vars.password))", "upper(vars.password)", "lower(toJSON(vars))[1:]"])
+def test_secrets_in_a_step_without_a_condition(render: Render, expression: str) -> None:
+    """That a variable is secret is known when it has been evaluated once."""
+    stage = STAGE.replace("tag: ${{ quote(vars.tag) }}", f"tag: ${{{{ {expression} }}}}")
+    stage = stage.replace("          if: ${{ success() && vars.region == 'eu' }}\n", "")
+    done = render(**{**WHOLE, "stage": stage})
+
+    assert "tag: '***'" in done.stdout or "int(…)" in done.stderr
+    assert SECRET not in (done.stdout + done.stderr).casefold()
 
 
 @pytest.mark.nonblocking_exempt(reason="kubernetes-asyncio reads kubeconfigs in the loop")

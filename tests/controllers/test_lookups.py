@@ -145,6 +145,18 @@ async def test_a_missing_right_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["HUNTER-2", "hunter-2"])
+async def test_a_name_that_was_made_of_a_secret(name: str) -> None:
+    """It is told by nobody who cannot read what has it."""
+    client = ScriptedClient()
+    client.objects[Key("shared", name)] = Forbidden(403, "Forbidden", f'secrets "{name}" is forbidden')
+    for shared in ("shared", ""):
+        with pytest.raises(LookupRefused, match="…") as refused:
+            await LookupReader(client, shared).read("shop", Lookup(Source.SHARED_SECRET, name, untold=True))
+
+        assert name not in str(refused.value)
+
+
 async def test_what_may_pass_is_raised_as_it_is() -> None:
     """Whoever asked decides whether to try again."""
     client = ScriptedClient()

@@ -299,5 +299,34 @@ def test_a_secret_that_a_fault_would_cut() -> None:
     lookups = Lookups()
     lookups.put(Lookup(Source.SECRET, "s"), {"token": "".join(f"{n:03}" for n in range(100, 130))})
     step = position(**{"if": "-" * 40 + "${{ secret('s').token }}"})
-    with pytest.raises(EvaluationError, match=r"it is '-{40}\*\*\*'"):
+    with pytest.raises(EvaluationError, match=r"it is '\*\*\*';"):
         condition(PROGRAM, step, lookups, NOW)
+
+
+CHANGED = "upper(secret('s').pw)"
+SHOUTED = ExpressionVariable(name="loud", value=f"${{{{ {CHANGED} }}}}")
+
+
+@pytest.mark.parametrize("expression", [f"int({CHANGED})", "int(vars.loud)", f"[1][int({CHANGED}[7:]) + 1]"])
+@pytest.mark.parametrize("password", ["hunter2", "hunter2hunter2", "hunter-70707"])
+def test_a_fault_tells_nothing_of_a_changed_secret(expression: str, password: str) -> None:
+    """Masking would not know it: neither in the condition, nor in a variable, nor in the configuration."""
+    template, program = f"${{{{ {expression} }}}}", Program(PROGRAM.context, variables=[SHOUTED])
+    of_variable = {"vars": [{"name": "v", "value": template}], "config": "${{ 1 }}"}
+    places: list[dict[str, Any]] = [{"if": template}, of_variable, {"config": template}]
+    for step, evaluate in zip(places, (condition, configuration, configuration), strict=True):
+        lookups = Lookups()
+        lookups.put(Lookup(Source.SECRET, "s"), {"pw": password})
+        with pytest.raises(EvaluationError) as raised:
+            evaluate(program, position(**step), lookups, NOW)
+        assert "…" in str(raised.value)
+        assert not any(part in str(raised.value).casefold() for part in ("hunter", "7070"))
+
+
+@pytest.mark.parametrize("result", [CHANGED, f"len({CHANGED}) * 1001", "vars.loud[1:]", f"{{(lower({CHANGED})): 1}}"])
+def test_what_a_condition_is_made_of(result: str) -> None:
+    """A result that is too short to be looked for elsewhere is not told as that of a condition either."""
+    lookups, program = Lookups(), Program(PROGRAM.context, variables=[SHOUTED])
+    lookups.put(Lookup(Source.SECRET, "s"), {"pw": "hunter2"})
+    with pytest.raises(EvaluationError, match=r"and it is '\*\*\*';"):
+        condition(program, position(**{"if": f"${{{{ {result} }}}}"}), lookups, NOW)

@@ -311,13 +311,12 @@ class TestSecrets:
         assert recorded == lookups.secrets.mask(value)
 
     def test_in_errors(self) -> None:
-        """An error that quotes a secret is masked as any text."""
+        """An error does not quote what may have been made of a secret."""
         lookups = Lookups()
-        with pytest.raises(ExpressionError) as raised:
+        with pytest.raises(ExpressionError, match=r"^invalid operation: int\(…\) \(1:5\)\n") as raised:
             render("${{ int(secret('db').password) }}", scope(lookups=lookups))
 
-        assert "hunter2" in str(raised.value)
-        assert "hunter2" not in lookups.secrets.mask(str(raised.value))
+        assert "hunter2" not in str(raised.value)
 
     def test_nothing_secret(self) -> None:
         """Without secrets, values are what they are."""

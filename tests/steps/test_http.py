@@ -18,6 +18,7 @@ import pytest
 from kargo_py.api.names import Actor
 from kargo_py.api.promotion import StepStatus
 from kargo_py.controllers.running import Options, assemble
+from kargo_py.expressions.hiding import Secrets
 from kargo_py.kube.clock import utc_now
 from kargo_py.local.apiserver.client import client_of
 from kargo_py.local.apiserver.server import ApiServer
@@ -160,6 +161,16 @@ class TestCall:
             assert not isinstance(outcome, Finished) or outcome.status is StepStatus.FAILED
             assert "api.example.com" in getattr(outcome, "message", "")
             assert "v1" not in getattr(outcome, "message", "")
+
+    async def test_what_is_said_of_a_secret_in_an_expression(self) -> None:
+        """It is known for one by the mask of the context; what becomes of it in the expression is not."""
+        secrets = Secrets()
+        secrets.add("hunter2x")
+        wanted = {"url": URL, "successExpression": "int(upper('hunter2x')) == response.status"}
+        outcome = await step(answering(httpx.Response(200))[0]).run(context(wanted, mask=secrets.mask))
+
+        assert isinstance(outcome, Erred)
+        assert "int(…)" in outcome.message
 
     @pytest.mark.parametrize(
         ("method", "effect"),

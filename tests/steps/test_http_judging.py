@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kargo_py.api.promotion import StepStatus
+from kargo_py.expressions.hiding import Secrets
 from kargo_py.steps.base import Erred, Finished, StepOutcome, Waiting
 from kargo_py.steps.config import read_as
 from kargo_py.steps.http_config import HttpConfig
@@ -262,6 +263,21 @@ class TestByExpressions:
     def test_error_expression_needs_failure(self) -> None:
         """It alone decides nothing."""
         assert judged(said(200), errorExpression="'x'") == Finished(StepStatus.SUCCEEDED, output={})
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [("int(upper('hunter2x')) > 1", "int(…)"), ("int(upper('hunter3x')) > 1", "int(HUNTER3X)")],
+)
+def test_an_error_of_an_expression_with_a_secret(expression: str, words: str) -> None:
+    """Changed in it, the secret is none that a mask would find."""
+    secrets = Secrets()
+    secrets.add("hunter2x")
+    outcome = judge(config(successExpression=expression), said(200, {}), ASKED, NO_RETRY, NOW, secrets.mask)
+
+    assert isinstance(outcome, Erred)
+    assert words in outcome.message
+    assert "HUNTER2" not in outcome.message
 
 
 class TestOutputs:
