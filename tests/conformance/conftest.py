@@ -17,6 +17,7 @@ import pytest
 from tests.conformance.definitions import GADGET, WIDGET
 from tests.conformance.servers import Server, Which
 from tests.envtest.embedded import embedded
+from tests.envtest.fixtures import real
 from tests.envtest.server import ApiServer
 
 DEFINITIONS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -27,15 +28,15 @@ DEFINITIONS = (WIDGET, GADGET)
     scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.envtest)], ids=["embedded", "real"]
 )
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One of the servers, with the kinds of the suite installed; one for each worker."""
+    """One of the servers, with the kinds of the suite installed; one for each worker.
+
+    Not the one that other tests share: pytest ends that for one with other parameters, and does not tell who has got it
+    by its name.
+    """
     which: Which = request.param
     directory = tmp_path_factory.mktemp(f"conformance-{which}")
     with contextlib.ExitStack() as stack:
-        if which == "real":
-            running: ApiServer = request.getfixturevalue("apiserver_session")
-        else:
-            running = stack.enter_context(embedded(directory))
-        made = seen(running, which, directory)
+        made = seen(stack.enter_context(real(directory) if which == "real" else embedded(directory)), which, directory)
         stack.callback(made.close)
         for definition in DEFINITIONS:
             if made.get(f"{DEFINITIONS_PATH}/{definition['metadata']['name']}").code == 404:

@@ -9,7 +9,9 @@ would save that, but then no test could freeze, kill or compact it, which is wha
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -44,21 +46,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("apiserver_session", servers, indirect=True, scope="session")
 
 
+@contextmanager
+def real(directory: Path) -> Iterator[ApiServer]:
+    """A real server that runs, with its data in *directory*; the test fails where its programs are not built."""
+    try:
+        programs = binaries.find()
+    except binaries.BinariesMissing as missing:
+        pytest.fail(str(missing), pytrace=False)  # never a skip: who runs these tests wants them run
+    with running(directory, programs=programs) as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def apiserver_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """One server for this worker; for fixtures of a wide scope (tests ask for ``apiserver``)."""
-    # Without a parameter where another fixture asks for it by name.
-    wanted: Wanted = getattr(request, "param", Wanted())
+    wanted: Wanted = request.param
     if not wanted.real:
         with embedded(tmp_path_factory.mktemp("embedded")) as server:
             server.strict = wanted.strict
             yield server
         return
-    try:
-        programs = binaries.find()
-    except binaries.BinariesMissing as missing:
-        pytest.fail(str(missing), pytrace=False)  # never a skip: who runs these tests wants them run
-    with running(tmp_path_factory.mktemp("apiserver"), programs=programs) as server:
+    with real(tmp_path_factory.mktemp("apiserver")) as server:
         server.strict = wanted.strict
         yield server
 
