@@ -21,6 +21,7 @@ import psutil
 import structlog
 
 import kargo_py
+from kargo_py.api.admission import ANNOTATION_CUSTOM_STEPS
 from kargo_py.api.promotion import StepStatus
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES
 from kargo_py.kube.clock import utc_now
@@ -45,6 +46,7 @@ NO_OP: dict[str, Any] = {"uses": "compose-output"}
 STAGES_AT_ONCE = 50
 PROMOTIONS_EACH = 4
 WAITING = 1000
+STEPS = 10
 
 
 class NoConfig(Config):
@@ -72,8 +74,11 @@ class Forever(Pause):
         return Waiting("for ever")
 
 
-async def create(client: RestClient, resource: Resource, name: str, **parts: Any) -> None:
-    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **parts}
+async def create(
+    client: RestClient, resource: Resource, name: str, metadata: dict[str, Any] | None = None, **parts: Any
+) -> None:
+    meta = {"name": name, **(metadata or {})}
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **parts}
     await client.create(resource, PROJECT, encode(body), codec=JSON)
 
 
@@ -83,9 +88,11 @@ async def create_stages(client: RestClient, count: int) -> None:
     origin = {"kind": "Warehouse", "name": "wh"}
     await create(client, FREIGHTS, "f1", origin=origin, commits=[{"repoURL": REPO, "id": SHA}])
     requested = [{"origin": origin, "sources": {"direct": True}}]
+    template = {"spec": {"steps": [NO_OP]}}
+    spec = {"requestedFreight": requested, "promotionTemplate": template}
+    allow = {"annotations": {ANNOTATION_CUSTOM_STEPS: "allow"}}
     for number in range(count):
-        template = {"spec": {"steps": [NO_OP]}}
-        await create(client, STAGES, f"s{number}", spec={"requestedFreight": requested, "promotionTemplate": template})
+        await create(client, STAGES, f"s{number}", allow, spec=spec)
 
 
 async def promote(client: RestClient, stage: int, name: str, steps: Sequence[dict[str, Any]]) -> None:
@@ -93,12 +100,15 @@ async def promote(client: RestClient, stage: int, name: str, steps: Sequence[dic
 
 
 async def in_phase(core: ApiServer, phase: str, count: int) -> None:
-    """Wait until so many Promotions are in *phase*."""
+    """Wait until so many Promotions are in *phase*, each with all its steps."""
     collection, news = core.store.collection(PROMOTIONS.group, PROMOTIONS.plural), asyncio.Event()
     core.store.observers.append(lambda _: news.set())
     while sum((each.obj.get("status") or {}).get("phase") == phase for each in collection.items.values()) < count:
         news.clear()
         await news.wait()
+    run = {len(each.obj["status"]["stepExecutionMetadata"]) for each in collection.items.values()}
+    if run != {STEPS}:
+        raise ValueError(f"these Promotions have run {sorted(run)} steps, not {STEPS}")
 
 
 def server() -> ApiServer:
@@ -113,7 +123,7 @@ async def throughput() -> tuple[float, float]:
         async with kargo_py.Controllers(client_of(core), instance="bench"):
             began, used = time.perf_counter(), time.process_time()
             for number in range(STAGES_AT_ONCE * PROMOTIONS_EACH):
-                await promote(client, number % STAGES_AT_ONCE, f"p{number}", [NO_OP] * 10)
+                await promote(client, number % STAGES_AT_ONCE, f"p{number}", [NO_OP] * STEPS)
             await in_phase(core, "Succeeded", STAGES_AT_ONCE * PROMOTIONS_EACH)
             seconds, used = time.perf_counter() - began, time.process_time() - used
     return STAGES_AT_ONCE * PROMOTIONS_EACH / seconds, used / STAGES_AT_ONCE / PROMOTIONS_EACH
@@ -172,7 +182,7 @@ async def memory() -> tuple[float, float]:
             async with controller(path) as child:
                 empty = await memory_of(child)
                 for number in range(WAITING):
-                    await promote(client, number, f"p{number}", [*[NO_OP] * 9, {"uses": "forever"}])
+                    await promote(client, number, f"p{number}", [*[NO_OP] * (STEPS - 1), {"uses": "forever"}])
                 await in_phase(core, "Running", WAITING)
                 await asyncio.sleep(5)
                 full = await memory_of(child)
