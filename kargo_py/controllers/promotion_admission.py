@@ -170,10 +170,9 @@ class Admission:
         freight = await freight_of(world, promotion, stage, sure=sure)
         rulebook = world.templates.rulebook(stage.namespace, references_of(promotion, stage))
         case = _Case(promotion, stage, template, rulebook, freight, world.now(), world.ui_base_url)
-        decision = case.decision(quick=True) if not case.is_much() else None
+        decision = None if case.is_much() else case.quick_decision()
         if decision is None:
             decision = await world.aside.call(stage.namespace, case.decision)
-        assert decision is not None  # noqa: S101 - only one that is to be quick may be given up
         return decision
 
 
@@ -197,16 +196,26 @@ class _Case:
         variables = [*spec.vars, *template.variables]
         return any(self.rulebook.is_much(steps, variables) for steps in (spec.steps or (), template.steps))
 
-    def decision(self, *, quick: bool = False) -> _Decision | None:
-        """What is to become of the Promotion; None if that is to be *quick* and takes longer."""
+    def quick_decision(self) -> _Decision | None:
+        """What is to become of the Promotion; None if it takes long to find that out."""
+        evaluator = self._evaluator(quick=True)
+        decision = self._by(evaluator)
+        return None if evaluator.is_used_up else decision
+
+    def decision(self) -> _Decision:
+        """What is to become of the Promotion, however long that takes."""
+        return self._by(self._evaluator(quick=False))
+
+    def _evaluator(self, *, quick: bool) -> Evaluator:
+        found = self.freight if isinstance(self.freight, Freight) else None
+        url = self.ui_base_url
+        program = program_before(self.promotion, self.stage, found, ui_base_url=url) if found is not None else None
+        return Evaluator(program, self.now, quick)
+
+    def _by(self, evaluator: Evaluator) -> _Decision:
         promotion, stage, freight = self.promotion, self.stage, self.freight
         found = freight if isinstance(freight, Freight) else None
-        url = self.ui_base_url
-        program = program_before(promotion, stage, found, ui_base_url=url) if found is not None else None
-        evaluator = Evaluator(program, self.now, quick)
         planned = plan(promotion, stage, self.template, self.rulebook, evaluator)
-        if quick and evaluator.is_used_up:
-            return None
         refusals = [*([freight] if isinstance(freight, str) else []), *_told(planned, stage, warnings=False)]
         if refusals or found is None:
             return _Decision(refusals)
