@@ -39,6 +39,10 @@ DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 START_SECONDS: Final = 60.0
 _PORT_TRIES: Final = 5
 _POLL_SECONDS: Final = 0.02
+# A list of nothing that must come from the server's watch cache: while that is filled it answers 429 ("storage is
+# (re)initializing"). With a limit and no selector etcd itself is asked, and the cache may not be there yet.
+# https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4568-resilient-watchcache-init
+_FROM_THE_CACHE: Final = "fieldSelector=metadata.name%3Dnone-of-them"
 T = TypeVar("T")
 
 # As kube-up.sh: admission that needs a controller-manager, or that no test here is about.
@@ -336,7 +340,7 @@ class ApiServer:
         try:
             live = self.request("GET", f"{DEFINITIONS}/{definition['metadata']['name']}")
             # Until its storage is set up, also after each start of the server, a kind answers 404, then 429.
-            self.request("GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1")
+            self.request("GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?{_FROM_THE_CACHE}")
             # Its OpenAPI comes later still, and `kubectl explain` and `create` ask for it.
             described = self.request("GET", f"/openapi/v3/apis/{spec['group']}/{version}")["components"]["schemas"]
         except RequestFailed as failure:
@@ -379,7 +383,19 @@ class ApiServer:
 
     def _await_ready(self) -> None:
         poll(self._is_ready, f"not ready after {START_SECONDS:.0f} s", failure=self._failure)
+        poll(self._are_core_kinds_cached, f"core kinds cannot be listed after {START_SECONDS:.0f} s")
         self.await_custom_resources()
+
+    def _are_core_kinds_cached(self) -> bool:
+        try:
+            for kind in self.request("GET", "/api/v1")["resources"]:
+                if {"list", "watch"} <= set(kind["verbs"]):
+                    self.request("GET", f"/api/v1/{kind['name']}?{_FROM_THE_CACHE}")
+        except RequestFailed as failure:
+            if failure.status in {429, 503}:
+                return False
+            raise
+        return True
 
     def _is_ready(self) -> bool:
         for child in (_alive(self._etcd), _alive(self._apiserver)):
