@@ -16,10 +16,12 @@ from typing import Any, Final
 from kargo_py.api.names import CREDENTIAL_TYPE_GENERIC, LABEL_CREDENTIAL_TYPE
 from kargo_py.api.types import KUBERNETES_NAME_PATTERN, JsonObject
 from kargo_py.controllers.world import FREIGHTS, STAGES
+from kargo_py.engine.masking import masked_error
+from kargo_py.expressions.hiding import Secrets
 from kargo_py.expressions.lookups import Lookup, Source
 from kargo_py.kube.client import Client
 from kargo_py.kube.codec import JSON
-from kargo_py.kube.errors import Forbidden, NotFound
+from kargo_py.kube.errors import Forbidden, KubeError, NotFound
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.messages import Shown, message
 
@@ -85,6 +87,12 @@ class LookupReader:
                 namespace=namespace,
             )
             raise LookupRefused(refused) from error
+        except KubeError as error:
+            if not lookup.untold:
+                raise
+            names = Secrets()
+            names.add(lookup.name)
+            raise masked_error(error, names) from None
         return way.take(found)
 
 

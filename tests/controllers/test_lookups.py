@@ -15,7 +15,7 @@ from kargo_py.expressions.lookups import Lookup, Source
 from kargo_py.kube.client import Client
 from kargo_py.kube.clock import utc_now
 from kargo_py.kube.codec import JSON, encode
-from kargo_py.kube.errors import ConnectionLost, Forbidden
+from kargo_py.kube.errors import ConnectionLost, Forbidden, ServerError
 from kargo_py.kube.resources import Key, Resource
 from kargo_py.local.apiserver.client import client_of
 from tests.in_process import api_server, create_namespaces
@@ -155,6 +155,18 @@ async def test_a_name_that_was_made_of_a_secret(name: str) -> None:
             await LookupReader(client, shared).read("shop", Lookup(Source.SHARED_SECRET, name, untold=True))
 
         assert name not in str(refused.value)
+
+
+async def test_a_name_that_was_made_of_a_secret_while_the_server_is_away() -> None:
+    """What may pass stays what it is, without the name."""
+    client, name = ScriptedClient(), "hunter-2"
+    for untold in (True, False):
+        client.objects[Key("shop", name)] = ServerError(503, "Unavailable", f"no {name}", request=f"get shop/{name}")
+        with pytest.raises(ServerError) as raised:
+            await LookupReader(client).read("shop", Lookup(Source.CONFIG_MAP, name, untold=untold))
+
+        assert (name in f"{raised.value} {raised.value.message}") is not untold
+        assert raised.value.code == 503
 
 
 async def test_what_may_pass_is_raised_as_it_is() -> None:
