@@ -6,8 +6,11 @@ import base64
 from bisect import bisect, insort
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from math import isfinite
+from string import whitespace
 from typing import Any, Final
 
+from kargo_py.expressions.numbers import format_float, format_json_float, parse_float
 from kargo_py.expressions.writing import quoted
 
 MASK: Final = "***"
@@ -15,10 +18,16 @@ _SHORTEST_PART: Final = 4
 """A shorter secret is masked where it is all of a text; within others it would hide too much."""
 _CUT: Final = 64
 """Messages quote the first 80 characters of a value, or more: so much of the beginning or end of one is masked."""
+_AROUND: Final = f'"{whitespace}'
 LONGEST_UNKNOWN: Final = _CUT - 1
 """Characters of the beginning of a secret, or fewer, that are not known for one: where a text was cut, say."""
 
 _Spans = list[tuple[int, int]]
+
+
+def bare(text: str) -> str:
+    """*text* without what is easily lost at its ends: ``quote(x)`` has quotes that its result has not."""
+    return text.strip(_AROUND)
 
 
 class Secrecy(IntEnum):
@@ -56,6 +65,7 @@ class Secrets:
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
+        self._numbers: set[float] = set()
         self._lengths: dict[str, list[int]] = {}
         """By how they begin, the lengths of what is looked for, the longest first: at most :data:`_CUT`."""
         self._heads: dict[str, _Long] = {}
@@ -64,17 +74,18 @@ class Secrets:
         """Longer ones by their last characters, written from the end to the beginning."""
 
     def add(self, text: str) -> None:
-        """Keep *text* secret, also as base64 and as JSON has it."""
-        if text:
-            self._add(text)
-            self._add(base64.b64encode(text.encode("utf-8", "replace")).decode())
-            self._add(quoted(text)[1:-1])
-            # A trailing newline is easily lost on the way, and some faults quote as Python does
-            self._add(text.strip() or text)
-            self._add(repr(text)[1:-1])
+        """Keep *text* secret, also as base64 and as JSON has it, and the number for which it is taken."""
+        # A trailing newline is easily lost on the way, and templates take quotes away
+        for each in dict.fromkeys((text, text.strip(), bare(text))):
+            self._add(each)
+            self._add(base64.b64encode(each.encode("utf-8", "replace")).decode())
+            self._add(quoted(each)[1:-1])
+            # Some faults quote as Python does
+            self._add(repr(each)[1:-1])
+        self._add_number(parse_float(bare(text)))
 
     def _add(self, text: str) -> None:
-        if text in self._texts:
+        if not text or text in self._texts:
             return
         self._texts.add(text)
         if len(text) > _CUT:
@@ -84,6 +95,16 @@ class Secrets:
             self._tails.setdefault(text[-_CUT:], _Long()).add(text[::-1])
         elif len(text) >= _SHORTEST_PART:
             self._look_for(text)
+
+    def _add_number(self, number: float | None) -> None:
+        """Keep the *number* secret for which a text is taken; one of few digits says nothing of the text."""
+        if number is None or not isfinite(number):
+            return
+        texts = [format_json_float(number), format_float(number), str(number)]
+        if min(map(len, texts)) >= _SHORTEST_PART:
+            self._numbers.add(number)
+            for text in texts:
+                self._add(text)
 
     def _look_for(self, part: str) -> None:
         lengths = self._lengths.setdefault(part[:_SHORTEST_PART], [])
@@ -130,7 +151,7 @@ class Secrets:
     def _is_secret_number(self, value: float) -> bool:
         """A password of digits alone may have been taken for a number."""
         written = {str(value), str(int(value))} if value - value == 0 else {str(value)}
-        return any(len(text) >= _SHORTEST_PART and text in self._texts for text in written)
+        return value in self._numbers or any(len(t) >= _SHORTEST_PART and t in self._texts for t in written)
 
 
 class AllSecret(Secrets):

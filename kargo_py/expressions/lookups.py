@@ -6,20 +6,27 @@ Evaluation itself reads nothing. A function that needs an object asks :class:`Lo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from kargo_py.expressions.analysis import uses
-from kargo_py.expressions.errors import Fault
 from kargo_py.expressions.evaluator import Expression
-from kargo_py.expressions.hiding import Secrecy, Secrets
-from kargo_py.expressions.values import QUICK_STEPS, Allowance, Budget
-from kargo_py.expressions.writing import from_json
+from kargo_py.expressions.hiding import MASK, Secrecy, Secrets, bare
+from kargo_py.expressions.secret_parts import (
+    SHORTEST_DERIVED,
+    inner,
+    list_or_map,
+    names_in,
+    open_in,
+    open_in_text,
+    written,
+)
+from kargo_py.expressions.values import QUICK_STEPS, Allowance, Value
+from kargo_py.expressions.writing import quoted
 
-_SHORTEST_DERIVED: Final = 8
-"""A result that is shorter, as yes or prod, says nothing of the secret it was made of."""
 _MOST: Final = 100
 """Objects that the expressions of one step may read."""
 _MOST_TEXT: Final = 4 * 1024 * 1024
@@ -76,8 +83,10 @@ class Lookups:
         self._known: dict[Lookup, Mapping[str, Any] | None] = {}
         self._text = 0
         self.allowance = Allowance()
-        self._touched = False
+        self._here = threading.local()
         self._tainted: dict[str, Secrecy] = {}
+        self._names: set[str] = set()
+        """Those that Secrets give to their values; they are none themselves."""
 
     def put(self, lookup: Lookup, found: Mapping[str, Any] | None) -> None:
         """Remember what was read; None if there is no such object."""
@@ -88,8 +97,9 @@ class Lookups:
             raise TooManyLookups(f"the expressions of one step read objects of more than {_MOST_TEXT} characters")
         self._known[lookup] = found
         if lookup.source in {Source.SECRET, Source.SHARED_SECRET}:
-            for value in (found or {}).values():
+            for name, value in (found or {}).items():
                 self.secrets.add(str(value))
+                self._names.update((name, *names_in(list_or_map(bare(str(value))))))
 
     def get(self, lookup: Lookup) -> Mapping[str, Any] | None:
         """What was read; raises Missing if nothing was yet."""
@@ -104,19 +114,52 @@ class Lookups:
         """Whether a Secret has been read."""
         return any(lookup.source in {Source.SECRET, Source.SHARED_SECRET} for lookup in self._known)
 
-    def seen(self, text: str | None, expression: Expression) -> Secrecy:
-        """The result of *expression*; kept secret if it was made of one. To be ``Scope.seen``."""
+    @property
+    def _touched(self) -> bool:
+        """Whether the expression that is evaluated in this thread has read a Secret.
+
+        In another one an evaluation may go on that nobody waits for any more, since the time of its step was up.
+        """
+        return getattr(self._here, "touched", False)
+
+    @_touched.setter
+    def _touched(self, touched: bool) -> None:
+        self._here.touched = touched
+
+    def seen(self, text: str | None, expression: Expression, names: Mapping[str, Value]) -> Secrecy:
+        """The result of *expression* over *names*; kept secret if it was made of one. To be ``Scope.seen``."""
         secrecy = Secrecy.FULL if self._touched else self._of_variables(expression)
         self._touched = False
-        if text is None:
+        if text is None or not secrecy:
             return secrecy
-        if secrecy and len(text) < _SHORTEST_DERIVED:
+        said = bare(text)
+        if len(said) < SHORTEST_DERIVED:
             return Secrecy.SHORT
         if secrecy is Secrecy.FULL:
             self.secrets.add(text)
-            for part in _parts(text):
-                self.secrets.add(part)
+            within = list(inner(list_or_map(said)))
+            in_the_open = self._names | open_in(expression, names, self._tainted) if within else set()
+            for part in (each if isinstance(each, str) else written(each) for each in within):
+                if part not in in_the_open:
+                    self.secrets.add(part)
         return secrecy
+
+    def joined(self, value: Value, text: str, pieces: Sequence[str | None]) -> None:
+        """*value* was guessed from *text*, put together of *pieces*: None is secret. To be ``Scope.joined``."""
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if len(bare(text)) >= SHORTEST_DERIVED:
+                self.secrets.add(text)
+            return
+        in_the_open = self._names | open_in_text(pieces)
+        for part in inner(value):
+            if not isinstance(part, str):
+                if written(part) not in in_the_open:
+                    self.secrets.add(written(part))
+            elif any(
+                len(left) >= SHORTEST_DERIVED and quoted(left)[1:-1] not in in_the_open
+                for left in self.secrets.mask(part).split(MASK)
+            ):
+                self.secrets.add(part)
 
     def taint(self, name: str, secrecy: Secrecy) -> None:
         """The variable *name* was made with a Secret. To be ``Scope.taint``."""
@@ -133,24 +176,6 @@ class Lookups:
             return max(self._tainted.values())
         names = [path[1] for path in paths if path[0] == "vars"]
         return max((self._tainted[name] for name in names if name in self._tainted), default=Secrecy.NONE)
-
-
-def _parts(text: str) -> Iterator[str]:
-    """The texts in a list or an object that *text* is: a step may tell one of them alone."""
-    if text[:1] not in {"[", "{"}:
-        return
-    try:
-        waiting: list[Any] = [from_json(text, Budget())]
-    except Fault:
-        return
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str) and len(one) >= _SHORTEST_DERIVED:
-            yield one
-        elif isinstance(one, dict):
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
 
 
 def _characters(found: Any) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -102,12 +102,14 @@ class Scope:
     environment: Mapping[str, Value]
     functions: Functions
     now: datetime
-    seen: Callable[[str | None, Expression], Secrecy] | None = None
+    seen: Callable[[str | None, Expression, Mapping[str, Value]], Secrecy] | None = None
     """Told of the text of each expression's result, as it is put in, None if it has none; says how secret it is."""
     allowance: Allowance = field(default_factory=Allowance)
     """What all of them together may take."""
     taint: Callable[[str, Secrecy], None] | None = None
     """Told of the name of each variable for which a Secret was looked at, and how secret it is."""
+    joined: Callable[[Value, str, Sequence[str | None]], None] | None = None
+    """Told of each guess from a text of several pieces, some of them secret: the text and the others, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ def render(source: str, scope: Scope) -> Rendered:
         # A text without a delimiter is left alone; one with an empty expression is looked at as any other
         return Rendered(text, text) if not _BEGIN.search(source) else _coerced(source, text, alone_nil=False)
     texts: list[str] = []
+    hidden: set[int] = set()
     nil, secrecy = False, Secrecy.NONE
     for part in template.parts:
         if isinstance(part, str):
@@ -146,19 +149,20 @@ def render(source: str, scope: Scope) -> Rendered:
             value = as_text(_evaluated(template, begin, expression, scope))
             texts.append(_text(template, begin, value))
         except TemplateError as error:
-            if scope.seen and scope.seen(None, expression):
+            if scope.seen and scope.seen(None, expression, scope.environment):
                 # What it quotes may have been made of a secret, which nobody would know for one.
                 raise error.without_data() from None
             raise
         except Missing as missing:
             lookup = missing.lookup
-            if scope.seen and scope.seen(None, expression) and not _says(expression, lookup.name):
+            if scope.seen and scope.seen(None, expression, scope.environment) and not _says(expression, lookup.name):
                 # Who cannot read it tells its name.
                 raise Missing(dataclasses.replace(lookup, untold=True)) from None
             raise
         nil = value is None
-        if scope.seen:
-            secrecy = max(secrecy, scope.seen(texts[-1], expression))
+        if scope.seen and (made := scope.seen(texts[-1], expression, scope.environment)):
+            secrecy = max(secrecy, made)
+            hidden.add(len(texts) - 1)
         if sum(map(len, texts[-2:])) > MAX_TEXT:
             raise TemplateError(f"the result has more than {MAX_TEXT} characters", source, begin, Kind.LIMIT)
     text = "".join(texts)
@@ -166,7 +170,11 @@ def render(source: str, scope: Scope) -> Rendered:
         size = "…" if secrecy else len(text)
         raise TemplateError(f"the result has {size} characters, at most {MAX_TEXT}", source, 0, Kind.LIMIT)
     rendered = _coerced(source, text, alone_nil=nil and text.strip() == "null")
-    return Rendered(rendered.value, rendered.text, secrecy) if secrecy else rendered
+    if not secrecy:
+        return rendered
+    if scope.joined and secrecy is Secrecy.FULL and len(texts) > 1 and not isinstance(rendered.value, str | None):
+        scope.joined(rendered.value, text, [None if at in hidden else piece for at, piece in enumerate(texts)])
+    return Rendered(rendered.value, rendered.text, secrecy)
 
 
 def _evaluated(template: Template, begin: int, expression: Expression, scope: Scope) -> Value:

@@ -264,7 +264,7 @@ def test_deeper(expression: str) -> None:
 
 def test_errors_of_the_vectors() -> None:
     """With all that they are given taken for secret, they tell nothing of their texts."""
-    here = Scope(environment(), {}, NOON, lambda _text, _expression: Secrecy.FULL)
+    here = Scope(environment(), {}, NOON, lambda *_: Secrecy.FULL)
     looked = 0
     for vector in vectors()["vectors"]:
         try:

@@ -1,0 +1,94 @@
+"""What of a result that was made with Secrets is secret besides its whole text: what stands in it, and what it becomes.
+
+Steps get the parts of a list or a map one by one, and tell one of them. What stands in the open, in the template or in
+what else an expression reads, is none of them: an output, or a message, would miss it. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kargo_py.expressions.analysis import parts, uses
+from kargo_py.expressions.errors import Fault
+from kargo_py.expressions.evaluator import Expression
+from kargo_py.expressions.numbers import format_json_float, parse_float
+from kargo_py.expressions.tree import Literal
+from kargo_py.expressions.values import Budget, Value, as_text
+from kargo_py.expressions.writing import from_json
+
+SHORTEST_DERIVED: Final = 8
+"""What is shorter, as yes or prod, says nothing of the secret it was made of."""
+_NUMBER: Final = re.compile(r"[-+.0-9eE]+")
+
+
+def list_or_map(text: str) -> Any:
+    """What *text* says in JSON, None if that is neither."""
+    if text[:1] not in {"[", "{"}:
+        return None
+    try:
+        return from_json(text, Budget())
+    except Fault:
+        return None
+
+
+def written(number: float) -> str:
+    """*number* as it is looked for."""
+    return format_json_float(number) if math.isfinite(number) else ""
+
+
+def inner(value: Any) -> Iterator[str | float]:
+    """Texts, names and numbers in *value* that are long enough to say something."""
+    waiting = [value]
+    while waiting:
+        one = as_text(waiting.pop())
+        if isinstance(one, Mapping):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, str):
+            if len(one) >= SHORTEST_DERIVED:
+                yield one
+        elif isinstance(one, int | float) and not isinstance(one, bool) and len(written(one)) >= SHORTEST_DERIVED:
+            yield one
+
+
+def names_in(value: Any) -> Iterator[str]:
+    """The names of all maps in *value*."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            yield from one
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+
+
+def open_in_text(pieces: Iterable[str | None]) -> set[str]:
+    """What stands in the open in a text in JSON, given in *pieces*: None is one that does not."""
+    text = "".join('"' if piece is None else piece for piece in pieces)
+    numbers = (parse_float(found) for found in _NUMBER.findall(text) if len(found) >= SHORTEST_DERIVED)
+    return {*text.split('"'), *(written(number) for number in numbers if number is not None)}
+
+
+def open_in(expression: Expression, names: Mapping[str, Value], hidden: Container[str]) -> set[str]:
+    """What stands in the open in *expression*, or in what of *names* it reads, *hidden* variables left out."""
+    found = {part.value for part in parts(expression.tree) if isinstance(part, Literal) and type(part.value) is str}
+    for read in uses(expression.tree).reads:
+        found.update(each if isinstance(each, str) else written(each) for each in inner(_at(names, read.path, hidden)))
+    return found
+
+
+def _at(names: Mapping[str, Value], path: tuple[str, ...], hidden: Container[str]) -> Any:
+    """What stands at *path*, or as far as there are maps."""
+    value: Any = names
+    for index, name in enumerate(path):
+        if not isinstance(value, Mapping) or name not in value:
+            return None
+        value = value[name]
+        if path[0] == "vars" and index == 0:
+            value = {name: each for name, each in value.items() if name not in hidden}
+    return value
