@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from kargo_py.engine.problems import Path
 from kargo_py.messages import Shown, message
-from kargo_py.steps.config import Config, what_is_wrong
+from kargo_py.steps.config import EVALUATED, Config, what_is_wrong
 
 NOT_CHECKED = message(
     "cannot be checked before it runs: {error}",
@@ -25,15 +25,20 @@ class Uncheckable(Exception):
     """The model raised something else than what is wrong with the configuration."""
 
 
-def config_faults(model: type[Config], config: Any, templates: Iterable[Path]) -> list[tuple[Path, str]]:
-    """What is wrong with *config*, whatever the expressions at *templates* become. Raises Uncheckable."""
+def config_faults(
+    model: type[Config], config: Any, templates: Iterable[Path], *, evaluated: bool = False
+) -> list[tuple[Path, str]]:
+    """What is wrong with *config*, whatever the expressions at *templates* become. Raises Uncheckable.
+
+    *evaluated*: its expressions have been, and it may have secrets in it.
+    """
     held: set[Path] = set()
     for path in templates:
         held.update(path[:length] for length in range(len(path) + 1))
     if () in held and not isinstance(config, Mapping | list):
         return []
     try:
-        model.model_validate({} if config is None else config)
+        model.model_validate({} if config is None else config, **({"context": EVALUATED} if evaluated else {}))
     except ValidationError as error:
         found = []
         for fault in error.errors(include_url=False):

@@ -298,7 +298,7 @@ class _Work:
     def check(self, model: type[Config]) -> None:
         """Tell what the kind of step would not take."""
         try:
-            for path, text in config_faults(model, self.made.config, ()):
+            for path, text in config_faults(model, self.made.config, (), evaluated=True):
                 self.fault(("config", *path), text)
         except Uncheckable as error:
             self.fault(("config",), str(error))

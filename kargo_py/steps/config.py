@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from kargo_py.api.types import KUBERNETES_NAME_PATTERN, PlainDuration, wire_name
@@ -171,10 +180,19 @@ _SHOULD = "Input should be "
 """How pydantic begins what it says of most values."""
 
 
+EVALUATED: Final = {"evaluated": True}
+"""The context in which a configuration is checked that its expressions have made: there may be secrets in it."""
+
+
+def quotes_nothing(info: ValidationInfo) -> bool:
+    """Whether what is wrong with a text is to be told without parts of it, which no mask would find."""
+    return bool(info.context)
+
+
 def read_as(model: type[C], config: object) -> C:
-    """Check *config*; raises ValueError that names each wrong field, or the first few."""
+    """Check *config*, as it was evaluated; raises ValueError that names each wrong field, or the first few."""
     try:
-        return model.model_validate(config)
+        return model.model_validate(config, context=EVALUATED)
     except ValidationError as error:
         faults = [f"{_where(fault['loc'])}: {what_is_wrong(fault)}" for fault in error.errors()[:_MOST_FAULTS]]
         raise ValueError("; ".join(faults)) from error

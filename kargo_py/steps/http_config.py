@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from kargo_py.api.types import Duration
 from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.evaluator import prepare
 from kargo_py.messages import Shown, message
-from kargo_py.steps.config import Config, Flag, NonEmpty
+from kargo_py.steps.config import Config, Flag, NonEmpty, quotes_nothing
 from kargo_py.steps.http_url import CONTROL_CHARACTER, control_character, read_proxy, read_url
 
 NO_HEADER_NAME = message(
@@ -24,7 +24,13 @@ NO_HEADER_NAME = message(
 NO_EXPRESSION = message(
     "is no expression: {why} ({line}:{column})",
     do="Part of *invalid configuration*: the numbers are the line and the column. These expressions stand without "
-    "`${{{{ }}}}`, since they are evaluated once there is an answer.",
+    "`${{ }}`, since they are evaluated once there is an answer.",
+    shown=Shown.PROMOTION,
+)
+NO_EXPRESSION_THERE = message(
+    "is no expression ({line}:{column})",
+    do="Part of *invalid configuration*: the numbers are the line and the column. What was made with `${{ }}` is not "
+    "quoted, since it may have a secret in it. A text in an expression stands in quotes: `'${{ vars.name }}'`.",
     shown=Shown.PROMOTION,
 )
 BODY_TWICE = message(
@@ -105,13 +111,18 @@ def _one_line(text: str) -> str:
     return text
 
 
-def _expression(text: str) -> str:
+def _expression(text: str, info: ValidationInfo) -> str:
     try:
         prepare(text)
     except ExpressionError as error:
-        # Not its whole text: that shows a part of the expression, which may have been made with a Secret.
+        if quotes_nothing(info):
+            raise ValueError(NO_EXPRESSION_THERE(line=error.line, column=error.column)) from None
         raise ValueError(NO_EXPRESSION(why=error.why, line=error.line, column=error.column)) from None
     return text
+
+
+def _maybe_expression(text: str, info: ValidationInfo) -> str:
+    return text and _expression(text, info)
 
 
 def _one_host(headers: Sequence[Header]) -> Sequence[Header]:
@@ -138,7 +149,7 @@ def _at_most(longest: str) -> Callable[[Duration], Duration]:
 
 
 Expression = Annotated[NonEmpty, AfterValidator(_expression)]
-MaybeExpression = Annotated[str, AfterValidator(lambda text: text and _expression(text))]
+MaybeExpression = Annotated[str, AfterValidator(_maybe_expression)]
 """An expression, or ``""`` for none."""
 
 

@@ -67,6 +67,12 @@ EXPRESSION_FAILED = message(
     "what may be missing in an answer.",
     shown=Shown.PROMOTION,
 )
+SECRET_EXPRESSION_FAILED = message(
+    "{field} cannot be evaluated, and why is not told, since it has a secret in its text ({line}:{column})",
+    do="Part of *answered, but*. The numbers are the line and the column in the expression. A text in it stands in "
+    "quotes; so must one that comes from a Secret: `'${{ secret('token').key }}'`.",
+    shown=Shown.PROMOTION,
+)
 NO_TRUTH = message(
     "{field} is {what}, and not true or false",
     do="Part of *answered, but*. Compare with what is expected, as in `response.body.state == 'done'`; `?? false` "
@@ -234,8 +240,10 @@ class _Verdict:
             return evaluate(expression, self._environment, now=self.now)
         except ExpressionError as error:
             # Without the line that it points at: a part of an expression, which may have been made with a Secret.
-            said = error.why if self.mask(expression) == expression else error.untold
-            why = EXPRESSION_FAILED(field=name, why=_cut(said), line=error.line, column=error.column)
+            if self.mask(expression) == expression:
+                why = EXPRESSION_FAILED(field=name, why=_cut(error.why), line=error.line, column=error.column)
+            else:
+                why = SECRET_EXPRESSION_FAILED(field=name, line=error.line, column=error.column)
             raise _UnusableError(why) from None
 
 

@@ -170,7 +170,7 @@ class TestCall:
         outcome = await step(answering(httpx.Response(200))[0]).run(context(wanted, mask=secrets.mask))
 
         assert isinstance(outcome, Erred)
-        assert "int(…)" in outcome.message
+        assert "cannot be evaluated, and why is not told" in outcome.message
 
     @pytest.mark.parametrize(
         ("method", "effect"),

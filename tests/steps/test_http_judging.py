@@ -90,10 +90,21 @@ class TestConfig:
 
         assert words in str(caught.value)
 
-    def test_secrets_in_expressions(self) -> None:
-        """An expression that is none is not shown: a Secret may have been put into it."""
+    @pytest.mark.parametrize(
+        "expression",
+        [
+            "response.body.token == 's3cret' +",
+            "response.body.token == correct s3cret staple",
+            "response.body.token == 3s3cret",
+            "response.body.token == #s3cret",
+            "response.body.token == {[s3cret]}",
+        ],
+    )
+    @pytest.mark.parametrize("field", ["successExpression", "failureExpression", "errorExpression"])
+    def test_secrets_in_expressions(self, field: str, expression: str) -> None:
+        """Of an expression that is none nothing is shown: a Secret may have been put into it, without quotes."""
         with pytest.raises(ValueError, match="is no expression") as caught:
-            config(successExpression="response.body.token == 's3cret' +")
+            config(**{field: expression})
 
         assert "s3cret" not in str(caught.value)
 
@@ -267,7 +278,11 @@ class TestByExpressions:
 
 @pytest.mark.parametrize(
     ("expression", "words"),
-    [("int(upper('hunter2x')) > 1", "int(…)"), ("int(upper('hunter3x')) > 1", "int(HUNTER3X)")],
+    [
+        ("int(upper('hunter2x')) > 1", "successExpression cannot be evaluated, and why is not told"),
+        ("int(hunter2x) > 1", "successExpression cannot be evaluated, and why is not told"),
+        ("int(upper('hunter3x')) > 1", "int(HUNTER3X)"),
+    ],
 )
 def test_an_error_of_an_expression_with_a_secret(expression: str, words: str) -> None:
     """Changed in it, the secret is none that a mask would find."""
@@ -277,7 +292,7 @@ def test_an_error_of_an_expression_with_a_secret(expression: str, words: str) ->
 
     assert isinstance(outcome, Erred)
     assert words in outcome.message
-    assert "HUNTER2" not in outcome.message
+    assert "HUNTER2" not in outcome.message.upper()
 
 
 class TestOutputs:
