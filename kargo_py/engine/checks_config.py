@@ -37,8 +37,10 @@ def config_faults(
         held.update(path[:length] for length in range(len(path) + 1))
     if () in held and not isinstance(config, Mapping | list):
         return []
+    # Models of others may know no context
+    options: dict[str, Any] = {"context": EVALUATED} if evaluated else {}
     try:
-        model.model_validate({} if config is None else config, **({"context": EVALUATED} if evaluated else {}))
+        model.model_validate({} if config is None else config, **options)
     except ValidationError as error:
         found = []
         for fault in error.errors(include_url=False):
