@@ -25,6 +25,7 @@ from kargo_py.api.abort import Abort
 from kargo_py.api.promotion import StepStatus
 from kargo_py.api.types import Duration
 from kargo_py.engine.blocking import Blocking, Watchdog, running_step
+from kargo_py.engine.copying import copied
 from kargo_py.engine.guarding import checked, leaves, nonsense
 from kargo_py.engine.retries import is_passing
 from kargo_py.engine.work_dirs import WorkDirs
@@ -205,12 +206,12 @@ class Executor:
 
     async def stop(self, step: Step[Any], context: StepContext, *, give_up: bool, asked: Asked = nobody) -> Answer:
         """Have *step* stop what it has under way."""
-        run = _Run(lambda: step.stop(context, give_up=give_up), stopping=True, asked=asked, **self._soon())
+        run = _Run(lambda: step.stop(_own(context), give_up=give_up), stopping=True, asked=asked, **self._soon())
         return await self._in_line(self._begin(object(), step, context, run))
 
     async def time_out(self, step: Step[Any], context: StepContext, message: str, *, asked: Asked = nobody) -> Answer:
         """Have *step* end with *message*, since its time is up."""
-        run = _Run(lambda: step.time_out(context, message), asked=asked, **self._soon())
+        run = _Run(lambda: step.time_out(_own(context), message), asked=asked, **self._soon())
         return await self._in_line(self._begin(object(), step, context, run))
 
     def queued(self, key: Hashable) -> str:
@@ -239,9 +240,9 @@ class Executor:
 
     def _run(self, step: Step[Any], context: StepContext, time_left: float | None) -> _Run:
         if time_left is not None:
-            return _Run(lambda: step.run(context), max(time_left, 0.0), TimedOut(), counts_in_queue=True)
+            return _Run(lambda: step.run(_own(context)), max(time_left, 0.0), TimedOut(), counts_in_queue=True)
         longest = self._patience.longest
-        return _Run(lambda: step.run(context), longest, Erred(CALL_TOO_LONG(limit=Duration.of(longest))))
+        return _Run(lambda: step.run(_own(context)), longest, Erred(CALL_TOO_LONG(limit=Duration.of(longest))))
 
     def _soon(self) -> _Soon:
         return {"seconds": self._patience.stopping, "late": Raised(TimeoutError())}
@@ -267,6 +268,11 @@ class Executor:
     def _abandon(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         self._abandoned[key] = task
         task.add_done_callback(lambda _: self._abandoned.pop(key, None))
+
+
+def _own(context: StepContext) -> StepContext:
+    """*context* for one call: a step that changes its configuration in place is called with it unchanged again."""
+    return dataclasses.replace(context, config=copied(context.config), output=copied(context.output))
 
 
 class _Soon(TypedDict):
