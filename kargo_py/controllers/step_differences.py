@@ -55,7 +55,8 @@ _BEGINS = re.compile(r"\$\{\{|\$\{%")
 _LATER = re.compile(r"\b(outputs|task|stepMetas|status|always|success|failure)\b")
 """What an expression has in it that only a running Promotion can tell."""
 
-_MOST_EVALUATIONS = 256
+_MOST_EVALUATIONS = 2048
+_MOST_QUICK = 256
 _MOST_SHOWN = 80
 
 Evaluate: TypeAlias = Callable[[str], Rendered | None]
@@ -77,25 +78,28 @@ class Evaluator:
     program: Program | None
     now: datetime
     quick: bool = False
-    _left: int = field(default=_MOST_EVALUATIONS, init=False)
+    _left: int = field(init=False)
     _lookups: Lookups = field(default_factory=Lookups, init=False)
 
     def __post_init__(self) -> None:
+        self._left = _MOST_QUICK if self.quick else _MOST_EVALUATIONS
         if self.quick:
             self._lookups.allowance = Allowance(QUICK_STEPS)
 
     @property
     def is_used_up(self) -> bool:
         """Whether more was to be evaluated than may be, so that a difference may be none."""
-        return self._lookups.allowance.is_used_up
+        return self._left < 0 or self._lookups.allowance.is_used_up
 
     def of(self, step: PromotionStep) -> Evaluate:
         """For the templates in *step*."""
 
         def evaluate(source: str) -> Rendered | None:
-            if self.program is None or self._left <= 0 or _LATER.search(source):
+            if self.program is None or _LATER.search(source):
                 return None
             self._left -= 1
+            if self._left < 0:
+                return None
             position = Position(step.as_ or "", step.replace(config=source))
             try:
                 value = configuration(self.program, position, self._lookups, self.now, keep_texts=True)

@@ -166,3 +166,17 @@ async def test_a_short_text_that_takes_long() -> None:
     assert set(calls) == {PROJECT}
     assert world.promotion()["spec"]["steps"] == [given]
     assert "StepsReplaced" not in reasons(world)
+
+
+async def test_many_short_texts() -> None:
+    """More than are evaluated while all else waits, and as many as a Stage may well have: none is taken for another."""
+    config = {f"k{number}": f"${{{{ ctx.stage + '{number}' }}}}" for number in range(8)}
+    evaluated = {name: f"dev{name[1:]}" for name in config}
+    steps = [{"uses": "compose-output", "as": f"s{number}", "config": config} for number in range(60)]
+    given = [{**one, "config": evaluated} for one in steps]
+    async with prepared(*steps) as (world, _), world.process():
+        await world.create(PROMOTIONS, "p1", {"spec": {"stage": "dev", "freight": "f1", "steps": given}})
+        assert await world.ended("p1") == "Succeeded"
+
+    assert world.promotion()["spec"]["steps"] == given
+    assert "StepsReplaced" not in reasons(world)
