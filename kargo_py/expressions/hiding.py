@@ -14,11 +14,11 @@ from kargo_py.expressions.numbers import format_float, format_json_float, parse_
 from kargo_py.expressions.writing import quoted
 
 MASK: Final = "***"
+_AROUND: Final = f'"{whitespace}'
 _SHORTEST_PART: Final = 4
 """A shorter secret is masked where it is all of a text; within others it would hide too much."""
 _CUT: Final = 64
 """Messages quote the first 80 characters of a value, or more: so much of the beginning or end of one is masked."""
-_AROUND: Final = f'"{whitespace}'
 LONGEST_UNKNOWN: Final = _CUT - 1
 """Characters of the beginning of a secret, or fewer, that are not known for one: where a text was cut, say."""
 
@@ -82,7 +82,7 @@ class Secrets:
             self._add(quoted(each)[1:-1])
             # Some faults quote as Python does
             self._add(repr(each)[1:-1])
-        self._add_number(parse_float(bare(text)))
+        self._add_number(bare(text))
 
     def _add(self, text: str) -> None:
         if not text or text in self._texts:
@@ -96,15 +96,16 @@ class Secrets:
         elif len(text) >= _SHORTEST_PART:
             self._look_for(text)
 
-    def _add_number(self, number: float | None) -> None:
-        """Keep the *number* secret for which a text is taken; one of few digits says nothing of the text."""
+    def _add_number(self, text: str) -> None:
+        """Keep the number secret for which *text* is taken; one of few digits says nothing of the text."""
+        number = parse_float(text)
         if number is None or not isfinite(number):
             return
         texts = [format_json_float(number), format_float(number), str(number)]
-        if min(map(len, texts)) >= _SHORTEST_PART:
+        if min(map(len, [text, *texts])) >= _SHORTEST_PART:
             self._numbers.add(number)
-            for text in texts:
-                self._add(text)
+            for each in texts:
+                self._add(each)
 
     def _look_for(self, part: str) -> None:
         lengths = self._lengths.setdefault(part[:_SHORTEST_PART], [])

@@ -47,6 +47,9 @@ class Source(StrEnum):
     STAGE_METADATA = "stageMetadata"
 
 
+_SECRET_SOURCES: Final = frozenset({Source.SECRET, Source.SHARED_SECRET})
+
+
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """One object to read; it is in the Project's namespace, shared ones in that of the shared resources."""
@@ -85,8 +88,7 @@ class Lookups:
         self.allowance = Allowance()
         self._here = threading.local()
         self._tainted: dict[str, Secrecy] = {}
-        self._names: set[str] = set()
-        """Those that Secrets give to their values; they are none themselves."""
+        self._names: set[str] | None = None
 
     def put(self, lookup: Lookup, found: Mapping[str, Any] | None) -> None:
         """Remember what was read; None if there is no such object."""
@@ -96,23 +98,23 @@ class Lookups:
         if self._text > _MOST_TEXT:
             raise TooManyLookups(f"the expressions of one step read objects of more than {_MOST_TEXT} characters")
         self._known[lookup] = found
-        if lookup.source in {Source.SECRET, Source.SHARED_SECRET}:
-            for name, value in (found or {}).items():
+        if lookup.source in _SECRET_SOURCES:
+            for value in (found or {}).values():
                 self.secrets.add(str(value))
-                self._names.update((name, *names_in(list_or_map(bare(str(value))))))
+            self._names = None
 
     def get(self, lookup: Lookup) -> Mapping[str, Any] | None:
         """What was read; raises Missing if nothing was yet."""
         if lookup not in self._known:
             raise Missing(lookup)
-        if lookup.source in {Source.SECRET, Source.SHARED_SECRET}:
+        if lookup.source in _SECRET_SOURCES:
             self._touched = True
         return self._known[lookup]
 
     @property
     def has_secrets(self) -> bool:
         """Whether a Secret has been read."""
-        return any(lookup.source in {Source.SECRET, Source.SHARED_SECRET} for lookup in self._known)
+        return any(lookup.source in _SECRET_SOURCES for lookup in self._known)
 
     @property
     def _touched(self) -> bool:
@@ -138,7 +140,7 @@ class Lookups:
         if secrecy is Secrecy.FULL:
             self.secrets.add(text)
             within = list(inner(list_or_map(said)))
-            in_the_open = self._names | open_in(expression, names, self._tainted) if within else set()
+            in_the_open = self._in_secrets() | open_in(expression, names, self._tainted) if within else set()
             for part in (each if isinstance(each, str) else written(each) for each in within):
                 if part not in in_the_open:
                     self.secrets.add(part)
@@ -150,7 +152,7 @@ class Lookups:
             if len(bare(text)) >= SHORTEST_DERIVED:
                 self.secrets.add(text)
             return
-        in_the_open = self._names | open_in_text(pieces)
+        in_the_open = self._in_secrets() | open_in_text(pieces)
         for part in inner(value):
             if not isinstance(part, str):
                 if written(part) not in in_the_open:
@@ -160,6 +162,15 @@ class Lookups:
                 for left in self.secrets.mask(part).split(MASK)
             ):
                 self.secrets.add(part)
+
+    def _in_secrets(self) -> set[str]:
+        """The names that Secrets give to their values, and JSON in these; they are no secrets themselves."""
+        if self._names is None:
+            objects = [self._known[each] or {} for each in self._known if each.source in _SECRET_SOURCES]
+            texts = [str(value) for found in objects for value in found.values()]
+            inside = (name for text in texts for name in names_in(list_or_map(bare(text))))
+            self._names = {*inside, *(name for found in objects for name in found)}
+        return self._names
 
     def taint(self, name: str, secrecy: Secrecy) -> None:
         """The variable *name* was made with a Secret. To be ``Scope.taint``."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from kargo_py.expressions.analysis import parts, uses
@@ -21,6 +22,8 @@ from kargo_py.expressions.writing import from_json
 
 SHORTEST_DERIVED: Final = 8
 """What is shorter, as yes or prod, says nothing of the secret it was made of."""
+_MOST_OPEN: Final = 1000
+"""Of the values that an expression reads, each time; what is beyond is taken for secret where it stands beside one."""
 _NUMBER: Final = re.compile(r"[-+.0-9eE]+")
 
 
@@ -78,7 +81,8 @@ def open_in(expression: Expression, names: Mapping[str, Value], hidden: Containe
     """What stands in the open in *expression*, or in what of *names* it reads, *hidden* variables left out."""
     found = {part.value for part in parts(expression.tree) if isinstance(part, Literal) and type(part.value) is str}
     for read in uses(expression.tree).reads:
-        found.update(each if isinstance(each, str) else written(each) for each in inner(_at(names, read.path, hidden)))
+        some = islice(inner(_at(names, read.path, hidden)), _MOST_OPEN)
+        found.update(each if isinstance(each, str) else written(each) for each in some)
     return found
 
 

@@ -165,6 +165,7 @@ def test_what_stands_in_the_open_stays(config: str, stays: Any) -> None:
         ("7077.50", 7077.5, True),
         ("0001", 1, False),
         ("12.0", 12, False),
+        ("7e3", 7000, False),
         ("inf", 1e300, False),
         ("70770077", 70770078, False),
         ("1e400", 1, False),
