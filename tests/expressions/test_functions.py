@@ -11,12 +11,13 @@ import pytest
 
 from kargo_py.api.freight import ArtifactReference, Chart, FreightOrigin, FreightReference, GitCommit, Image
 from kargo_py.api.promotion import StepExecutionMetadata
-from kargo_py.expressions.builtins import BUILTINS, METHODS
+from kargo_py.expressions.builtins import BUILTINS
 from kargo_py.expressions.environment import Context, environment
 from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.functions import promotion_functions, status_functions
 from kargo_py.expressions.hiding import Secrets
 from kargo_py.expressions.lookups import Lookup, Lookups, Missing, Source, TooManyLookups, resolved
+from kargo_py.expressions.methods import METHODS
 from kargo_py.expressions.parser import PREDICATES
 from kargo_py.expressions.templates import ConfigurationError, Scope, render, render_all
 from kargo_py.expressions.values import Guess
