@@ -152,11 +152,11 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "Argo CD": "a name: CLOCK on the page",
         "{} ({})": "a name: FREIGHT on the page",
     },
-    "kargo_py.controllers.why_promotion": {
+    "kargo_py.controllers.why_promotion": {'Stage "{}"': "a name: WHAT on the page"},
+    "kargo_py.controllers.why_promotion_ended": {"not begun": "a name: STATUS on the page"},
+    "kargo_py.controllers.why_promotion_pending": {
         'Freight "{}"': "a name: WHAT on the page",
-        'Stage "{}"': "a name: WHAT on the page",
         "the queue": "a name: WHAT on the page",
-        "not begun": "a name: STATUS on the page",
     },
     "kargo_py.controllers.why_stage": {
         'Freight "{}"': "a name: WHAT on the page",
