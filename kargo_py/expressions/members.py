@@ -74,7 +74,6 @@ def get(value: Value, key: Value) -> Value:
 
 def index_of(value: Sequence[Value], key: Value) -> int:
     """The place in *value* that *key* names, from the end where it is negative. Raises Fault."""
-    key = guessed(key)
     index = to_int(key)
     if index < 0:
         index += len(value)
