@@ -63,7 +63,7 @@ def _builtin(name: str, least: int, most: int | None = None) -> Callable[[Callab
 def call_builtin(name: str, arguments: list[Value], call: Call) -> Value:
     """The value of ``name(*arguments)``. Raises Fault."""
     rule = BUILTINS[name]
-    if any(type(argument) is Guess for argument in arguments):
+    if name != "get" and any(type(argument) is Guess for argument in arguments):
         arguments = [(as_text if name in _OF_TEXTS else guessed)(argument) for argument in arguments]
     if not rule.least <= len(arguments) <= rule.most:
         takes = str(rule.least) if rule.least == rule.most else f"{rule.least} to {rule.most}"

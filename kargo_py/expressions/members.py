@@ -23,9 +23,7 @@ from kargo_py.expressions.values import (
 
 def fetch(value: Value, key: Value, *, stated: bool) -> Value:
     """The member *key* of *value*; *stated*: the key stands in the expression itself. Raises Fault."""
-    value = guessed(value)
-    if type(key) is Guess:
-        key = key.text if type(value) in {dict, Record} else key.value
+    value, key = _read(value, key)
     match value:
         case dict():
             return value.get(text_key(key))
@@ -47,7 +45,8 @@ def fetch(value: Value, key: Value, *, stated: bool) -> Value:
 
 
 def get(value: Value, key: Value) -> Value:
-    """What ``get()`` finds: the member *key* of *value*, nil where there is none."""
+    """What ``get()`` finds: the member *key* of *value*, nil where there is none. Raises Fault."""
+    value, key = _read(value, key)
     match value:
         case None:
             return None
@@ -70,6 +69,14 @@ def get(value: Value, key: Value) -> Value:
             except Fault:
                 return None
     return None
+
+
+def _read(value: Value, key: Value) -> tuple[Value, Value]:
+    """A guess as what it is taken for, but as its text where it is the name of a member."""
+    value = guessed(value)
+    if type(key) is Guess:
+        key = key.text if type(value) in {dict, Record} else key.value
+    return value, key
 
 
 def index_of(value: Sequence[Value], key: Value) -> int:
