@@ -16,7 +16,8 @@ from kargo_py.controllers.world import NAMESPACES
 from kargo_py.kube.client import Client
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.local.apiserver import builtin
-from kargo_py.local.apiserver.crd import DefinitionRules, kinds_of
+from kargo_py.local.apiserver.crd import DefinitionRules
+from kargo_py.local.apiserver.crdkinds import kinds_of
 from kargo_py.local.apiserver.kinds import Kind
 from kargo_py.local.apiserver.server import ApiServer
 from kargo_py.testing.definitions import definitions

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kargo_py.cli.messages import main, render
+from kargo_py.cli.messages import TITLES, main, render
 from kargo_py.messages import Message, Shown, declared
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -152,11 +152,11 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "Argo CD": "a name: CLOCK on the page",
         "{} ({})": "a name: FREIGHT on the page",
     },
-    "kargo_py.controllers.why_promotion": {
+    "kargo_py.controllers.why_promotion": {'Stage "{}"': "a name: WHAT on the page"},
+    "kargo_py.controllers.why_promotion_ended": {"not begun": "a name: STATUS on the page"},
+    "kargo_py.controllers.why_promotion_pending": {
         'Freight "{}"': "a name: WHAT on the page",
-        'Stage "{}"': "a name: WHAT on the page",
         "the queue": "a name: WHAT on the page",
-        "not begun": "a name: STATUS on the page",
     },
     "kargo_py.controllers.why_stage": {
         'Freight "{}"': "a name: WHAT on the page",
@@ -224,6 +224,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "kargo_py.kube.oidc": {"Basic {}": "a header"},
     "kargo_py.kube.rest": {'in "{}"': "names a request", "it ended in the middle of an event": "part of a text"},
+    "kargo_py.kube.throttling": {"storage is (re)initializing": "the words of the API server"},
     "kargo_py.kube.transport": {"{} of the {}": "a name: CREDENTIALS on the page", "Basic {}": "a header"},
     "kargo_py.offline.assembling": {"Value error, ": "pydantic's words"},
     "kargo_py.offline.render": {"<not evaluated> ": "a mark in the output"},
@@ -449,6 +450,12 @@ class TestDeclarations:
                 assert declaration.do.endswith("."), (module.name, name)
                 assert 1 <= len(sentences) <= 3, (module.name, name)
                 assert 10 <= len(declaration.do) <= 320, (module.name, name)
+
+    def test_titles(self) -> None:
+        """The page has a heading, in words, for every module that declares texts, and for no other."""
+        render()
+
+        assert set(TITLES) == {module for module in declared() if module.startswith("kargo_py.")}
 
     @pytest.mark.parametrize("name", DECLARING)
     def test_each_is_used(self, name: str) -> None:

@@ -100,7 +100,7 @@ API server says of an object, too, and all that [the checks of steps](checks.md)
     ),
 }
 
-_TITLES: Mapping[str, str] = {
+TITLES: Mapping[str, str] = {
     "kargo_py.cli.options": "Options",
     "kargo_py.cli.logs": "Options of the log",
     "kargo_py.cli.main": "Files and packages",
@@ -110,6 +110,10 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.cli.following": "While a command watches",
     "kargo_py.cli.abort": "The command abort",
     "kargo_py.controllers.why_promotion": "The command why, of a Promotion",
+    "kargo_py.controllers.why_promotion_pending": "The command why, of a Promotion that has not begun",
+    "kargo_py.controllers.why_promotion_running": "The command why, of a Promotion that runs",
+    "kargo_py.controllers.why_promotion_ended": "The command why, of a Promotion that has ended",
+    "kargo_py.controllers.why_promotion_targets": "The command why, of what a Promotion has started",
     "kargo_py.controllers.why_stage": "The command why, of a Stage",
     "kargo_py.controllers.why": "The command why, of both",
     "kargo_py.cli.why": "How answers are put",
@@ -126,20 +130,45 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.offline.render": "What is not known",
     "kargo_py.offline.shelf": "What is not there",
     "kargo_py.demo.telling": "The demo",
+    "kargo_py.cli.crds": "The command crds",
+    "kargo_py.cli.kinds": "Kinds of objects",
     "kargo_py.controllers.running": "What must be there",
+    "kargo_py.cli.limits": "Limits of the process",
+    "kargo_py.steps.registry": "Installed steps",
     "kargo_py.local.apiserver.serve": "The embedded API server: where it listens",
     "kargo_py.local.apiserver.kubeconfig": "The embedded API server: its kubeconfig",
     "kargo_py.local.apiserver.manifests": "The embedded API server: what it loads",
     "kargo_py.kube.rest": "Requests to the API server",
     "kargo_py.kube.errors": "Answers without a reason",
+    "kargo_py.kube.throttling": "Answers that ask for time",
     "kargo_py.kube.codec": "Answers that are none",
     "kargo_py.kube.kubeconfig": "The kubeconfig",
+    "kargo_py.kube.borrowed": "The configuration of another program",
     "kargo_py.kube.transport": "Certificates and credentials",
     "kargo_py.kube.exec_plugin": "Credential plugins",
     "kargo_py.kube.oidc": "OIDC tokens",
     "kargo_py.controllers.promotion": "Beginning, running, ending",
+    "kargo_py.controllers.promotion_admission": "Admission",
+    "kargo_py.controllers.admission": "Steps that are not the template's",
+    "kargo_py.controllers.step_differences": "What differs from the template",
+    "kargo_py.controllers.promotion_filling": "Filling in Freight and steps",
+    "kargo_py.controllers.freight_choice": "The choice of Freight",
+    "kargo_py.controllers.candidates": "Candidates for Freight",
+    "kargo_py.controllers.promotion_calling": "Calls of steps",
+    "kargo_py.controllers.promotion_stepping": "Going on with steps",
+    "kargo_py.controllers.promotion_writing": "What is written",
+    "kargo_py.controllers.promotion_aborting": "Aborting a Promotion",
+    "kargo_py.controllers.template": "Templates",
+    "kargo_py.controllers.lookups": "Secrets and ConfigMaps",
     "kargo_py.controllers.availability": "Freight",
     "kargo_py.engine.machine": "Steps",
+    "kargo_py.engine.stepping": "The next step",
+    "kargo_py.engine.evaluation": "Expressions of a step",
+    "kargo_py.engine.execution": "Steps that run",
+    "kargo_py.engine.blocking": "Steps that block",
+    "kargo_py.engine.guarding": "What a step returns",
+    "kargo_py.engine.outputs": "Outputs and their size",
+    "kargo_py.engine.work_dirs": "Working directories",
     "kargo_py.engine.checks": "Checks: steps",
     "kargo_py.engine.tasks": "Checks: tasks",
     "kargo_py.engine.checks_expressions": "Checks: expressions",
@@ -152,32 +181,62 @@ _TITLES: Mapping[str, str] = {
     "kargo_py.steps.argocd_update_looking": "The step argocd-update: attempts",
     "kargo_py.steps.argocd_update_turn": "The step argocd-update: its time",
     "kargo_py.steps.argocd_update_ending": "The step argocd-update: ending",
+    "kargo_py.steps.argocd_update_config": "The step argocd-update: configuration",
+    "kargo_py.steps.argocd_update_targets": "The step argocd-update: Applications",
+    "kargo_py.steps.argocd_update_records": "The step argocd-update: records",
+    "kargo_py.steps.argocd_wait": "The step argocd-wait",
+    "kargo_py.steps.http": "The step http",
+    "kargo_py.steps.http_config": "The step http: configuration",
+    "kargo_py.steps.http_url": "The step http: URLs",
+    "kargo_py.steps.http_addresses": "The step http: addresses",
+    "kargo_py.steps.http_body": "The step http: bodies",
+    "kargo_py.steps.http_exchange": "The step http: exchange",
+    "kargo_py.steps.http_transport": "The step http: connections",
+    "kargo_py.steps.http_judging": "The step http: expressions",
+    "kargo_py.steps.fail": "The step fail",
+    "kargo_py.steps.set_freight_alias": "The step set-freight-alias",
+    "kargo_py.steps.set_metadata": "The step set-metadata",
+    "kargo_py.steps.config": "Configuration of a step",
+    "kargo_py.steps.creation": "Making a step",
+    "kargo_py.steps.objects": "Objects of a step",
+    "kargo_py.steps.passes": "The last look at a step",
+    "kargo_py.steps.step": "The contract of a step",
+    "kargo_py.steps.work": "Work of a step",
     "kargo_py.deployers.argocd": "Applications",
+    "kargo_py.deployers.argocd_admission": "Applications that may be synced",
+    "kargo_py.deployers.argocd_health": "Applications of a Stage",
+    "kargo_py.deployers.argocd_events": "Syncs in Events",
+    "kargo_py.api.rules": "What the API server refuses",
     "kargo_py.api.names": "The annotation authorized-stage",
     "kargo_py.argocd.sources": "Sources of an Application",
     "kargo_py.argocd.operation": "Syncs",
     "kargo_py.argocd.revisions": "Revisions",
     "kargo_py.argocd.application": "Answers about Applications",
     "kargo_py.argocd.health": "Health of an Application",
+    "kargo_py.argocd.options": "Options of a sync",
+    "kargo_py.argocd.selectors": "Selectors of Applications",
+    "kargo_py.argocd.targets": "Applications of a step",
+    "kargo_py.argocd.waiting": "Waiting for an Application",
     "kargo_py.deployers.base": "Records",
     "kargo_py.api.stamp": "Instance and stamps",
     "kargo_py.api.types": "Times and durations",
     "kargo_py.api.abort": "Aborting",
     "kargo_py.controllers.stage": "Health checks",
+    "kargo_py.controllers.stage_template": "The promotion template of a Stage",
     "kargo_py.controllers.stage_health": "Health",
     "kargo_py.controllers.stage_verification": "Verification",
     "kargo_py.controllers.stage_conditions": "Conditions",
     "kargo_py.controllers.control_flow": "Stages without steps",
-    "kargo_py.controllers.stage_freight": "Freight of a Stage",
     "kargo_py.controllers.sweep": "Orphaned operations",
     "kargo_py.controllers.world": "Objects that cannot be read",
     "kargo_py.kube.cache": "Lists and watches",
     "kargo_py.kube.store": "The copy of what is in the cluster",
     "kargo_py.kube.controller": "Reconciles",
     "kargo_py.kube.events": "Events",
+    "kargo_py.controllers.events": "What happened to Promotions and Freight",
     "kargo_py.controllers.vitals": "Parts that are not well",
 }
-"""What the texts of a module are about, in the order of the page. Other modules come last, under their own names."""
+"""What the texts of a module are about, in the order of the page."""
 
 _MORE: Mapping[str, str] = {
     "kargo_py.controllers.availability": """\
@@ -215,17 +274,14 @@ def render() -> str:
 
 def _section(place: Shown) -> Iterator[str]:
     """The texts whose first place is *place*: reasons first, then by module."""
-    found = {
-        module: [m for m in messages if _first(m) is place]
-        for module, messages in sorted(declared().items(), key=lambda item: _rank(item[0]))
-        if module.startswith("kargo_py.")
-    }
+    declarations = declared()
+    found = {module: [m for m in declarations[module] if _first(m) is place] for module in TITLES}
     if reasons := [m for messages in found.values() for m in messages if _is_reason(m)]:
         yield "\n### Reasons\n\n"
         yield from _table(["Reason", "What it means and what to do"], ([_text(m), m.do] for m in reasons))
     for module, messages in found.items():
         if texts := [m for m in messages if not _is_reason(m)]:
-            yield f"\n### {_TITLES.get(module) or f'`{module}`'}\n\n"
+            yield f"\n### {TITLES[module]}\n\n"
             yield from _table(["Text", "What it means and what to do"], ([_cell(m), m.do] for m in texts))
             yield _MORE.get(module, "")
 
@@ -243,11 +299,6 @@ def _rules() -> Iterator[str]:
         ["Kind and field", "Text", "What it means and what to do"],
         (["<br>".join(dict.fromkeys(fields)), _text(known[t]), known[t].do] for t, fields in guarded.items()),
     )
-
-
-def _rank(module: str) -> tuple[int, str]:
-    order = list(_TITLES)
-    return (order.index(module) if module in _TITLES else len(order), module)
 
 
 def _first(message: Message) -> Shown:

@@ -14,7 +14,7 @@ from kargo_py.api.types import JsonObject
 from kargo_py.argocd.application import APPLICATIONS, Application, ApplicationCodec
 from kargo_py.cli.objects import Session, Where, connected, read, read_all, reason, run
 from kargo_py.cli.rows import age, plain, text
-from kargo_py.controllers import why_promotion, why_stage
+from kargo_py.controllers import why_promotion, why_promotion_targets, why_stage
 from kargo_py.controllers.why import Explanation, Hidden, Seen, Statement
 from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES
 from kargo_py.kube.client import Client
@@ -148,7 +148,7 @@ async def _promotion(session: Session, argocd: Client | Hidden, name: str) -> Ex
         _object(session, STAGES, text(promotion, "spec", "stage")),
         _object(session, FREIGHTS, text(promotion, "spec", "freight")),
         _queue(session),
-        _applications(argocd, why_promotion.targets(promotion)),
+        _applications(argocd, why_promotion_targets.targets(promotion)),
     )
     facts = why_promotion.PromotionFacts(promotion, stage, freight, promotions, applications, utc_now())
     return why_promotion.explain_promotion(facts)

@@ -9,7 +9,7 @@ The times that Argo CD wrote are shown as they are: its clock and those of other
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
@@ -122,6 +122,28 @@ class Explanation:
             "reasons": [statement.wire() for statement in self.reasons],
             "unseen": list(self.unseen),
         }
+
+
+@dataclass(slots=True)
+class Answer:
+    """The reasons of an explanation, and what could not be seen, as they are found out."""
+
+    reasons: list[Statement] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+
+    def say(self, text: str, since: str | None = "", clock: str = "") -> None:
+        """Something that is so."""
+        self.reasons.append(Statement(text, since=since or "", clock=clock if since else ""))
+
+    def tell(self, text: str, at: str | None = "", clock: str = "") -> None:
+        """Something that has happened."""
+        self.reasons.append(Statement(text, at=at or "", clock=clock if at else ""))
+
+    def hidden(self, what: str, hidden: Hidden) -> None:
+        """Something that could not be read."""
+        said = NOT_SEEN(what=what, why=hidden.why)
+        if said not in self.unseen:
+            self.unseen.append(said)
 
 
 def model_of(model: type[M], raw: JsonObject) -> M | str:

@@ -25,9 +25,9 @@ from kargo_py.controllers.stage_verification import (
 )
 from kargo_py.controllers.why import (
     IS_BEING_DELETED,
-    NOT_SEEN,
     NOTHING_HAPPENS,
     STILL_NAMED,
+    Answer,
     Explanation,
     Hidden,
     Seen,
@@ -172,30 +172,29 @@ def explain_stage(facts: StageFacts) -> Explanation:
     stage = model_of(Stage, raw)
     if isinstance(stage, str):
         return Explanation("Stage", namespace, name, "Unknown", reasons=[Statement(stage)])
-    answer = _Answer(facts, stage)
-    answer.give()
+    finding = _Finding(facts, stage)
+    finding.give()
     ready = _condition(stage, "Ready")
     since = (ready.last_transition_time if ready is not None else stage.metadata.creation_timestamp) or ""
     state = "not judged" if ready is None else "Ready" if ready.status == "True" else "not Ready"
-    return Explanation("Stage", namespace, name, state, since, answer.reasons, list(dict.fromkeys(answer.unseen)))
+    return Explanation("Stage", namespace, name, state, since, finding.answer.reasons, finding.answer.unseen)
 
 
 @dataclass(slots=True)
-class _Answer:
+class _Finding:
     """An answer in the making."""
 
     facts: StageFacts
     stage: Stage
-    reasons: list[Statement] = field(default_factory=list)
-    unseen: list[str] = field(default_factory=list)
+    answer: Answer = field(default_factory=Answer)
 
     def give(self) -> None:
         """Find out everything."""
         stage = self.stage
         if stage.metadata.deletion_timestamp:
-            self.say(IS_BEING_DELETED(), stage.metadata.deletion_timestamp)
+            self.answer.say(IS_BEING_DELETED(), stage.metadata.deletion_timestamp)
         if stage.is_control_flow:
-            self.say(ONLY_PASSES_ON())
+            self.answer.say(ONLY_PASSES_ON())
             return
         self._looked_at()
         ready = _condition(stage, "Ready")
@@ -205,32 +204,21 @@ class _Answer:
             if valid is not None and valid.reason == reason:
                 # It has them all; there is no room for that in each condition.
                 said = valid.message
-            self.say(CONDITION_SAYS(reason=reason, message=said) if said else reason, ready.last_transition_time)
+            self.answer.say(CONDITION_SAYS(reason=reason, message=said) if said else reason, ready.last_transition_time)
         self._promotions()
         self._freight()
         self._health()
         self._verification()
 
-    def say(self, text: str, since: str | None = "") -> None:
-        """Something that is so."""
-        self.reasons.append(Statement(text, since=since or ""))
-
-    def tell(self, text: str, at: str | None = "") -> None:
-        """Something that has happened."""
-        self.reasons.append(Statement(text, at=at or ""))
-
-    def hidden(self, what: str, hidden: Hidden) -> None:
-        self.unseen.append(NOT_SEEN(what=what, why=hidden.why))
-
     def _looked_at(self) -> None:
         """Whether a controller knows the Stage as it is."""
         status, metadata = self.stage.status, self.stage.metadata
         if not status.observed_generation and not status.conditions:
-            self.say(NOT_LOOKED_AT(), metadata.creation_timestamp)
+            self.answer.say(NOT_LOOKED_AT(), metadata.creation_timestamp)
             if (quiet := quiet_for(metadata.creation_timestamp, self.facts.now)) is not None:
-                self.say(NOTHING_HAPPENS(time=quiet, whose=of_shard(self.stage)))
+                self.answer.say(NOTHING_HAPPENS(time=quiet, whose=of_shard(self.stage)))
         elif status.observed_generation and status.observed_generation < metadata.generation:
-            self.say(CHANGED_SINCE())
+            self.answer.say(CHANGED_SINCE())
 
     def _promotions(self) -> None:
         """What runs, what waits, and how the last one ended."""
@@ -239,16 +227,16 @@ class _Answer:
         seen = self.facts.promotions
         waiting = [] if isinstance(seen, Hidden) else queued(seen, self.stage.name)
         if isinstance(seen, Hidden):
-            self.hidden("the queue", seen)
+            self.answer.hidden("the queue", seen)
         if current is not None:
             running = next((p for p in waiting if text_at(p, "metadata", "name") == current.name), None)
             if running is None and not isinstance(seen, Hidden):
-                self.say(STILL_NAMED(stage=self.stage.name, other=current.name))
+                self.answer.say(STILL_NAMED(stage=self.stage.name, other=current.name))
             else:
-                self.say(PROMOTION_RUNS(promotion=current.name), text_at(running, "status", "startedAt"))
+                self.answer.say(PROMOTION_RUNS(promotion=current.name), text_at(running, "status", "startedAt"))
             waiting = [p for p in waiting if p is not running]
         if waiting:
-            self.say(PROMOTIONS_WAIT(count=len(waiting), promotion=text_at(waiting[0], "metadata", "name")))
+            self.answer.say(PROMOTIONS_WAIT(count=len(waiting), promotion=text_at(waiting[0], "metadata", "name")))
         if last is None or last.status is None or last.status.phase == PromotionPhase.SUCCEEDED:
             return
         phase, said = last.status.phase, last.status.message
@@ -256,9 +244,9 @@ class _Answer:
         if said and (ready is None or said != ready.message):
             first, *others = said.split("\n")
             message = LAST_ENDED_MORE(message=first, promotion=last.name) if others else first
-            self.tell(LAST_ENDED_SAYING(promotion=last.name, phase=phase, message=message), last.finished_at)
+            self.answer.tell(LAST_ENDED_SAYING(promotion=last.name, phase=phase, message=message), last.finished_at)
         else:
-            self.tell(LAST_ENDED_AS(promotion=last.name, phase=phase), last.finished_at)
+            self.answer.tell(LAST_ENDED_AS(promotion=last.name, phase=phase), last.finished_at)
 
     def _freight(self) -> None:
         """What is here, since when, and what is missing."""
@@ -267,14 +255,14 @@ class _Answer:
         for origin, reference in items.items():
             seen = self.facts.freights.get(reference.name)
             if isinstance(seen, Hidden):
-                self.hidden(f'Freight "{reference.name}"', seen)
+                self.answer.hidden(f'Freight "{reference.name}"', seen)
             freight = freight_model(seen)
             here = freight.status.currently_in.get(self.stage.name) if freight is not None else None
             since = here.since if here is not None else None
-            self.say(IS_HERE(freight=called(reference.name, seen), origin=origin), since)
+            self.answer.say(IS_HERE(freight=called(reference.name, seen), origin=origin), since)
         for origin in self.stage.origins:
             if origin not in items:
-                self.say(NOTHING_FROM(origin=origin))
+                self.answer.say(NOTHING_FROM(origin=origin))
 
     def _health(self) -> None:
         """How each Application is, by the verdict that the Stage is judged by."""
@@ -283,28 +271,28 @@ class _Answer:
             return
         found, faults = _checks(stage, self.facts.argocd_namespace)
         for fault in faults:
-            self.say(fault)
+            self.answer.say(fault)
         trusted = True
         for check in found:
             seen = self.facts.applications.get(check.key)
             if isinstance(seen, Hidden):
-                self.hidden(describe(check.key), seen)
+                self.answer.hidden(describe(check.key), seen)
                 continue
             verdict = assess_application(seen, check.key, check.desired, math.inf)
             trusted = trusted and verdict.trusted
             self._tell_verdict(check.key, verdict)
         health = stage.status.health
-        if health is not None and (self.unseen or not trusted):
-            self.say(HEALTH_IS_KEPT(health=health.status or HealthState.UNKNOWN))
+        if health is not None and (self.answer.unseen or not trusted):
+            self.answer.say(HEALTH_IS_KEPT(health=health.status or HealthState.UNKNOWN))
             for issue in health.issues:
-                if all(statement.text != issue for statement in self.reasons):
-                    self.say(issue)
+                if all(statement.text != issue for statement in self.answer.reasons):
+                    self.answer.say(issue)
 
     def _tell_verdict(self, key: Key, verdict: Verdict) -> None:
         if verdict.state is HealthState.HEALTHY and not verdict.issues:
-            self.say(APP_IS_HEALTHY(app=describe(key)))
+            self.answer.say(APP_IS_HEALTHY(app=describe(key)))
         for issue in verdict.issues:
-            self.say(issue if verdict.trusted else NO_VERDICT_YET(issue=issue))
+            self.answer.say(issue if verdict.trusted else NO_VERDICT_YET(issue=issue))
 
     def _verification(self) -> None:
         """Whether what is here is verified, and what is missing."""
@@ -315,15 +303,15 @@ class _Answer:
         verified = _condition(self.stage, "Verified")
         since = verified.last_transition_time if verified is not None else None
         if latest is not None and latest.phase == VerificationPhase.SUCCESSFUL:
-            self.say(VERIFIED_HERE(), latest.finish_time)
+            self.answer.say(VERIFIED_HERE(), latest.finish_time)
         elif latest is not None:
             said = latest.message or (latest.analysis_run.name if latest.analysis_run is not None else "")
             why = f": {said}" if said else ""
-            self.say(VERIFICATION_IS(phase=latest.phase, why=why), latest.finish_time or latest.start_time)
+            self.answer.say(VERIFICATION_IS(phase=latest.phase, why=why), latest.finish_time or latest.start_time)
         elif self.stage.spec.verification is not None:
-            self.say(VERIFICATION_UNSUPPORTED(), since)
+            self.answer.say(VERIFICATION_UNSUPPORTED(), since)
         else:
-            self.say(VERIFIED_ONCE_HEALTHY(), since)
+            self.answer.say(VERIFIED_ONCE_HEALTHY(), since)
 
 
 def _condition(stage: Stage, type_: str) -> Condition | None:

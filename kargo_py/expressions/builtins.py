@@ -1,34 +1,30 @@
-"""The functions of the language that take plain arguments; those with predicates are in the evaluator."""
+"""The functions of the language that take plain arguments; those that ask a predicate are in predicates."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cmp_to_key
-from typing import Final, TypeAlias
+from typing import Final
 
 from kargo_py.expressions import gotime
 from kargo_py.expressions.errors import Fault
 from kargo_py.expressions.lexer import SPACES
+from kargo_py.expressions.members import get
 from kargo_py.expressions.numbers import parse_float, parse_int
+from kargo_py.expressions.operators import compare, equal, reconciled
 from kargo_py.expressions.values import (
     AnyMap,
     Budget,
-    Function,
     Guess,
-    Record,
     Value,
     article,
     as_text,
-    compare,
-    equal,
     guessed,
-    index_of,
     is_number,
-    reconciled,
     to_int,
     type_name,
     wrap,
@@ -53,7 +49,7 @@ class Rule:
     run: Callable[..., Value]
 
 
-BUILTINS: dict[str, Rule] = {}
+BUILTINS: Final[dict[str, Rule]] = {}
 
 
 def _builtin(name: str, least: int, most: int | None = None) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
@@ -67,7 +63,7 @@ def _builtin(name: str, least: int, most: int | None = None) -> Callable[[Callab
 def call_builtin(name: str, arguments: list[Value], call: Call) -> Value:
     """The value of ``name(*arguments)``. Raises Fault."""
     rule = BUILTINS[name]
-    if any(type(argument) is Guess for argument in arguments):
+    if name != "get" and any(type(argument) is Guess for argument in arguments):
         arguments = [(as_text if name in _OF_TEXTS else guessed)(argument) for argument in arguments]
     if not rule.least <= len(arguments) <= rule.most:
         takes = str(rule.least) if rule.least == rule.most else f"{rule.least} to {rule.most}"
@@ -416,37 +412,9 @@ def _date(_: Call, *arguments: Value) -> Value:
 # Lists and maps
 
 
-def _at(value: Value, key: Value) -> Value:
-    """The item at *key*, nil where there is none."""
-    match value:
-        case None:
-            return None
-        case list() | bytes() | str():
-            try:
-                index = index_of(value, key)
-            except Fault:
-                if not is_number(key):
-                    raise
-                return None
-            return ord(value[index]) if type(value) is str else value[index]
-        case dict():
-            if key is not None and type(key) is not str:
-                raise Fault(f"cannot use {type_name(key)} as the key of a map whose keys are strings")
-            return value.get(key or "")
-        case AnyMap():
-            found = value.get(key)
-            return found[1] if found else None
-        case Record() if type(key) is str:
-            try:
-                return value.find(key)
-            except Fault:
-                return None
-    return None
-
-
 def _end(name: str, index: int) -> None:
     def run(_: Call, value: Value) -> Value:
-        return _at(value, index) if type(value) in {list, str, bytes} else None
+        return get(value, index) if type(value) in {list, str, bytes} else None
 
     _builtin(name, 1)(run)
 
@@ -457,7 +425,7 @@ _end("last", -1)
 
 @_builtin("get", 2)
 def _get(_: Call, value: Value, key: Value) -> Value:
-    return _at(value, key)
+    return get(value, key)
 
 
 @_builtin("take", 2)
@@ -593,94 +561,3 @@ def _bitnot(_: Call, value: Value) -> Value:
     if type(value) is not int:
         raise _wrong("bitnot", value)
     return ~value
-
-
-# Methods of times and durations
-
-_Method: TypeAlias = Callable[..., Value]
-
-
-def _spoken(value: Value) -> str:
-    return str(value)
-
-
-def _whole(value: Value, unit: int) -> int:
-    return int(math.copysign(abs(value.nanoseconds) // unit, value.nanoseconds)) if value.nanoseconds else 0
-
-
-def _other(value: Value, wanted: type) -> Value:
-    if type(value) is not wanted:
-        raise Fault(f"cannot use {article(value)} here: a {wanted.__name__.lower()} is needed")
-    return value
-
-
-def _add_date(moment: gotime.Time, years: Value, months: Value, days: Value) -> gotime.Time:
-    c = moment.civil()
-    year, month, day = c.year + to_int(years), c.month + to_int(months), c.day + to_int(days)
-    return gotime.instant(year, month, day, c.hour, c.minute, c.second, c.nanosecond, moment.zone)
-
-
-def _floor_to(moment: gotime.Time, unit: int, *, half: bool) -> gotime.Time:
-    """Go counts from the year 1."""
-    if unit <= 0:
-        return moment
-    rest = (moment.nanoseconds + 62_135_596_800 * gotime.SECOND) % unit
-    up = half and rest + rest >= unit
-    return gotime.Time(moment.nanoseconds - rest + (unit if up else 0), moment.zone)
-
-
-_YEAR_1: Final = -62_135_596_800 * gotime.SECOND
-_HOUR: Final = 3600 * gotime.SECOND
-
-_TIME: Final[Mapping[str, _Method]] = {
-    "Year": lambda t: t.civil().year,
-    "Month": lambda t: gotime.Named("Month", t.civil().month, gotime.MONTHS[t.civil().month - 1]),
-    "Day": lambda t: t.civil().day,
-    "Hour": lambda t: t.civil().hour,
-    "Minute": lambda t: t.civil().minute,
-    "Second": lambda t: t.civil().second,
-    "Nanosecond": lambda t: t.civil().nanosecond,
-    "Weekday": lambda t: gotime.Named("Weekday", (t.civil().weekday + 1) % 7, gotime.WEEKDAYS[t.civil().weekday]),
-    "YearDay": lambda t: t.civil().year_day,
-    "Unix": lambda t: t.nanoseconds // gotime.SECOND,
-    "UnixMilli": lambda t: t.nanoseconds // 1_000_000,
-    "UnixMicro": lambda t: t.nanoseconds // 1_000,
-    "UnixNano": lambda t: wrap(t.nanoseconds),
-    "String": _spoken,
-    "Format": lambda t, layout: gotime.format_time(t, _text("Format", layout)),
-    "Add": lambda t, d: gotime.Time(t.nanoseconds + _other(d, gotime.Duration).nanoseconds, t.zone),
-    "Sub": lambda t, u: gotime.Duration(
-        max(-(1 << 63), min(t.nanoseconds - _other(u, gotime.Time).nanoseconds, (1 << 63) - 1))
-    ),
-    "AddDate": _add_date,
-    "After": lambda t, u: t.nanoseconds > _other(u, gotime.Time).nanoseconds,
-    "Before": lambda t, u: t.nanoseconds < _other(u, gotime.Time).nanoseconds,
-    "Equal": lambda t, u: t.nanoseconds == _other(u, gotime.Time).nanoseconds,
-    "Compare": lambda t, u: (t.nanoseconds > _other(u, gotime.Time).nanoseconds) - (t.nanoseconds < u.nanoseconds),
-    "IsZero": lambda t: t.nanoseconds == _YEAR_1,
-    "UTC": lambda t: gotime.Time(t.nanoseconds),
-    "In": lambda t, zone: gotime.Time(t.nanoseconds, _other(zone, gotime.Zone)),
-    "Location": lambda t: t.zone,
-    "Truncate": lambda t, d: _floor_to(t, _other(d, gotime.Duration).nanoseconds, half=False),
-    "Round": lambda t, d: _floor_to(t, _other(d, gotime.Duration).nanoseconds, half=True),
-}
-_DURATION: Final[Mapping[str, _Method]] = {
-    "Hours": lambda d: d.nanoseconds / _HOUR,
-    "Minutes": lambda d: d.nanoseconds / (60 * gotime.SECOND),
-    "Seconds": lambda d: d.nanoseconds / gotime.SECOND,
-    "Milliseconds": lambda d: _whole(d, 1_000_000),
-    "Microseconds": lambda d: _whole(d, 1_000),
-    "Nanoseconds": lambda d: d.nanoseconds,
-    "Abs": lambda d: gotime.Duration(min(abs(d.nanoseconds), (1 << 63) - 1)),
-    "String": _spoken,
-}
-METHODS: Final[Mapping[type, Mapping[str, Function]]] = {
-    kind: {name: Function.of(name, run) for name, run in methods.items()}
-    for kind, methods in (
-        (gotime.Time, _TIME),
-        (gotime.Duration, _DURATION),
-        (gotime.Named, {"String": _spoken}),
-        (gotime.Zone, {"String": _spoken}),
-    )
-}
-"""What may be called on values that are no maps; nothing else of them can be reached."""

@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from kargo_py.expressions.analysis import parts
+from kargo_py.expressions.compiled import Functions
 from kargo_py.expressions.errors import ExpressionError, Fault, Kind, LimitFault
-from kargo_py.expressions.evaluator import REMEMBERED_LENGTH, Expression, Functions, prepare
+from kargo_py.expressions.evaluator import REMEMBERED_LENGTH, Expression, prepare
 from kargo_py.expressions.hiding import Secrecy
 from kargo_py.expressions.lookups import Missing
 from kargo_py.expressions.numbers import format_float, parse_bool, parse_float

@@ -1,4 +1,4 @@
-"""Values and what operators do with them, as Go does: 64-bit integers, floats, and no quiet conversion.
+"""The values of the language, and what may be used up in making them.
 
 A value is nil (None), a bool, an int, a float, a text, bytes, a list, a dict with texts as keys, or one of the types
 below. Nothing else enters, and no attribute of any Python object can be named by an expression.
@@ -6,7 +6,6 @@ below. Nothing else enters, and no attribute of any Python object can be named b
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
@@ -288,6 +287,11 @@ def to_int(value: Value) -> int:
     raise Fault(f"invalid operation: int({type_name(value)})")
 
 
+def saturated(number: int) -> int:
+    """*number*, or the nearest to it that 64 bits hold."""
+    return max(-_SIGN, min(number, _SIGN - 1))
+
+
 def truncate(value: float) -> int:
     """The whole part; what is out of range becomes the least integer, as with Go on amd64."""
     if not -9.3e18 < value < 9.3e18:
@@ -304,254 +308,13 @@ def to_bool(value: Value) -> bool:
     raise Fault(f"a bool is needed here, not {article(value)}")
 
 
+def text_key(key: Value) -> str:
+    """*key* of a map whose keys are strings; nil is "" there. Raises Fault."""
+    if key is not None and type(key) is not str:
+        raise Fault(f"cannot use {type_name(key)} as the key of a map whose keys are strings")
+    return key or ""
+
+
 def article(value: Value) -> str:
     """The type of *value* as an error says it."""
     return "nil" if value is None else f"a value of type {type_name(value)}"
-
-
-def _mismatch(operator: str, left: Value, right: Value) -> Fault:
-    return Fault(f"invalid operation: {operator} (mismatched types {type_name(left)} and {type_name(right)})")
-
-
-def reconciled(left: Value, right: Value) -> tuple[Value, Value]:
-    """Both sides of an operator: a guess beside a string is its text, else what was guessed."""
-    if type(left) is not Guess and type(right) is not Guess:
-        return left, right
-    if type(left) is str or type(right) is str:
-        return as_text(left), as_text(right)
-    return guessed(left), guessed(right)
-
-
-def add(left: Value, right: Value, budget: Budget) -> Value:
-    """``left + right``."""
-    if type(left) is int and type(right) is int:
-        return wrap(left + right)
-    if is_number(left) and is_number(right):
-        return float(left) + float(right)
-    if type(left) is str and type(right) is str:
-        budget.write(len(left) + len(right))
-        return left + right
-    match left, right:
-        case Time(), Duration():
-            return Time(left.nanoseconds + right.nanoseconds, left.zone)
-        case Duration(), Time():
-            return Time(left.nanoseconds + right.nanoseconds, right.zone)
-        case Duration(), Duration():
-            return Duration(wrap(left.nanoseconds + right.nanoseconds))
-    raise _mismatch("+", left, right)
-
-
-def subtract(left: Value, right: Value, _budget: Budget) -> Value:
-    """``left - right``."""
-    if type(left) is int and type(right) is int:
-        return wrap(left - right)
-    if is_number(left) and is_number(right):
-        return float(left) - float(right)
-    match left, right:
-        case Time(), Time():
-            between = left.nanoseconds - right.nanoseconds
-            return Duration(max(-_SIGN, min(between, _SIGN - 1)))
-        case Time(), Duration():
-            return Time(left.nanoseconds - right.nanoseconds, left.zone)
-        case Duration(), Duration():
-            return Duration(wrap(left.nanoseconds - right.nanoseconds))
-    raise _mismatch("-", left, right)
-
-
-def multiply(left: Value, right: Value, _budget: Budget) -> Value:
-    """``left * right``."""
-    if type(left) is int and type(right) is int:
-        return wrap(left * right)
-    if is_number(left) and is_number(right):
-        return _float(lambda: float(left) * float(right))
-    numbers = [v.nanoseconds if type(v) is Duration else v for v in (left, right)]
-    if (type(left) is Duration or type(right) is Duration) and all(map(is_number, numbers)):
-        if float in map(type, numbers):
-            return Duration(truncate(float(numbers[0]) * float(numbers[1])))
-        return Duration(wrap(numbers[0] * numbers[1]))
-    raise _mismatch("*", left, right)
-
-
-def divide(left: Value, right: Value, _budget: Budget) -> Value:
-    """``left / right``, always a float."""
-    if not (is_number(left) and is_number(right)):
-        raise _mismatch("/", left, right)
-    over, under = float(left), float(right)
-    if under == 0:
-        if over == 0 or math.isnan(over):
-            return math.nan
-        return math.copysign(math.inf, over) * math.copysign(1, under)
-    return over / under
-
-
-def modulo(left: Value, right: Value, _budget: Budget) -> Value:
-    """``left % right`` with the sign of *left*."""
-    if type(left) is not int or type(right) is not int:
-        raise _mismatch("%", left, right)
-    if right == 0:
-        raise Fault("integer divide by zero")
-    rest = abs(left) % abs(right)
-    return -rest if left < 0 else rest
-
-
-def power(left: Value, right: Value, _budget: Budget) -> Value:
-    """``left ** right``, always a float."""
-    if not (is_number(left) and is_number(right)):
-        raise _mismatch("**", left, right)
-    base, exponent = float(left), float(right)
-    try:
-        return math.pow(base, exponent)
-    except OverflowError:
-        odd = exponent.is_integer() and exponent % 2 == 1
-        return -math.inf if base < 0 and odd else math.inf
-    except ValueError:
-        if base == 0:  # to a negative power
-            odd = exponent.is_integer() and exponent % 2 == 1
-            return math.copysign(math.inf, base) if odd else math.inf
-        return math.nan
-
-
-def _float(compute: Callable[[], float]) -> float:
-    try:
-        return compute()
-    except OverflowError:
-        return math.inf
-
-
-def compare(operator: str, left: Value, right: Value) -> bool:
-    """``left < right`` and its kin, of two numbers, texts, times or durations."""
-    if is_number(left) and is_number(right):
-        # Go compares an int with a float as floats
-        one, other = (left, right) if type(left) is type(right) else (float(left), float(right))
-    elif type(left) is type(right) and type(left) in {str, Time, Duration}:
-        one, other = (left, right) if type(left) is str else (left.nanoseconds, right.nanoseconds)
-    else:
-        raise _mismatch(operator, left, right)
-    match operator:
-        case "<":
-            return bool(one < other)
-        case ">":
-            return bool(one > other)
-        case "<=":
-            return bool(one <= other)
-    return bool(one >= other)
-
-
-def equal(left: Value, right: Value, budget: Budget) -> bool:
-    """``left == right``; lists are compared by items, and maps where even 1 and 1.0 differ."""
-    budget.spend(1)
-    left, right = reconciled(left, right)
-    kinds = type(left), type(right)
-    if kinds[0] is not kinds[1]:
-        if is_number(left) and is_number(right):
-            return float(left) == float(right)
-        if set(kinds) == {dict, AnyMap}:
-            one, other = (left, right) if kinds[0] is dict else (right, left)
-            named = other.named()
-            return named is not None and equal(one, named, budget)
-        return False
-    if kinds[0] is list:
-        budget.measure(left)
-        budget.measure(right)
-        return len(left) == len(right) and all(equal(a, b, budget) for a, b in zip(left, right, strict=True))
-    if kinds[0] in {dict, AnyMap, Record}:
-        budget.measure(left)
-        budget.measure(right)
-        return identical(left, right)
-    if kinds[0] is Time:
-        return bool(left.nanoseconds == right.nanoseconds)
-    if kinds[0] is Function:
-        return False
-    return bool(left == right)
-
-
-def identical(left: Value, right: Value) -> bool:
-    """Whether values are the same in type and in all parts. Both must have been measured."""
-    left, right = reconciled(left, right)
-    if type(left) is not type(right):
-        return False
-    match left:
-        case list():
-            return len(left) == len(right) and all(map(identical, left, right))
-        case dict():
-            return left.keys() == right.keys() and all(identical(left[key], right[key]) for key in left)
-        case AnyMap():
-            same = left.entries.keys() == right.entries.keys()
-            return same and all(identical(left.entries[key], right.entries[key]) for key in left.entries)
-        case tuple():
-            return len(left) == len(right) and all(map(identical, left, right))
-        case Record():
-            return (left.type_name, left.text) == (right.type_name, right.text) and identical(
-                dict(left.values), dict(right.values)
-            )
-        case Function():
-            return False
-    return bool(left == right)
-
-
-def contains(needle: Value, hay: Value, budget: Budget) -> bool:
-    """``needle in hay``."""
-    hay = guessed(hay)
-    match hay:
-        case None:
-            return False
-        case list():
-            return any(equal(item, needle, budget) for item in hay)
-        case bytes():
-            return type(needle) is int and needle in range(256) and needle in hay
-        case dict():
-            needle = as_text(needle)
-            if needle is not None and type(needle) is not str:
-                raise Fault(f"cannot use {type_name(needle)} as the key of a map whose keys are strings")
-            return (needle or "") in hay
-        case AnyMap():
-            return hay.get(guessed(needle)) is not None
-        case Record():
-            needle = as_text(needle)
-            if type(needle) is not str:
-                raise Fault(f"cannot use {type_name(needle)} as field name of {hay.type_name}")
-            return needle in hay.values or needle in hay.wire
-    raise Fault(f'operator "in" not defined on {type_name(hay)}')
-
-
-def index_of(value: Sequence[Value], key: Value) -> int:
-    """The place in *value* that *key* names, from the end where it is negative. Raises Fault."""
-    key = guessed(key)
-    index = to_int(key)
-    if index < 0:
-        index += len(value)
-    if not 0 <= index < len(value):
-        raise Fault("index out of range: {} (array length is {})", index, len(value))
-    return index
-
-
-def cut(value: Value, start: Value, end: Value, budget: Budget) -> Value:
-    """``value[start:end]``; bounds out of range are moved in, None means all there is."""
-    if type(value) is Guess:
-        value = value.value if type(value.value) is list else value.text
-    if type(value) not in {list, str, bytes}:
-        raise Fault(f"cannot slice {type_name(value)}")
-    length = len(value)
-    low = 0 if start is None else to_int(start)
-    high = length if end is None else to_int(end)
-    low = max(0, low + length if low < 0 else low)
-    high = min(length, max(0, high + length if high < 0 else high))
-    low = min(low, high)
-    if type(value) is list:
-        budget.spend(high - low)
-        budget.grow(high - low)
-    else:
-        budget.write(high - low)
-    return value[low:high]
-
-
-def items(value: Value) -> list[Value]:
-    """What a predicate is asked for each of. Raises Fault for what has no items."""
-    value = guessed(value)
-    if type(value) is list:
-        return value
-    if type(value) is bytes:
-        return list(value)
-    if type(value) is str:
-        return [ord(char) for char in value]
-    raise Fault(f"an array is needed here, not {article(value)}")

@@ -15,6 +15,16 @@ from tests.conformance.servers import JsonObject, Server, eventually
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ANY: JsonObject = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+ANY_SHOWN = (
+    '{"ID":"","Schema":"","Ref":null,"Description":"","Type":"object","Nullable":false,"Format":"","Title":"","Default":'
+    'null,"Maximum":null,"ExclusiveMaximum":false,"Minimum":null,"ExclusiveMinimum":false,"MaxLength":null,"MinLength":'
+    'null,"Pattern":"","MaxItems":null,"MinItems":null,"UniqueItems":false,"MultipleOf":null,"Enum":null,"MaxProperties"'
+    ':null,"MinProperties":null,"Required":null,"Items":null,"AllOf":null,"OneOf":null,"AnyOf":null,"Not":null,'
+    '"Properties":null,"AdditionalProperties":null,"PatternProperties":null,"Dependencies":null,"AdditionalItems":null,'
+    '"Definitions":null,"ExternalDocs":null,"Example":null,"XPreserveUnknownFields":true,"XEmbeddedResource":false,'
+    '"XIntOrString":false,"XListMapKeys":null,"XListType":null,"XMapType":null,"XValidations":null}'
+)
+"""ANY as messages show it."""
 BROKEN_GROUP = "broken.example.com"
 
 
@@ -246,6 +256,43 @@ BROKEN = [
                     '"DeprecationWarning":null,"Schema":null,"Subresources":null,"AdditionalPrinterColumns'
                     '":null,"SelectableFields":null}]: must have exactly one version marked as storage '
                     "version"
+                ),
+            ),
+            ("status.storedVersions", "Invalid", 'Invalid value: ["v1"]: must have the storage version v2'),
+            group="apiextensions.k8s.io",
+        ),
+    ),
+    case(
+        "two storage versions that differ in all they have",
+        broken(
+            versions=[
+                version("v1", deprecated=True, deprecationWarning="a < b & c > d"),
+                version(
+                    "v2",
+                    schema={"openAPIV3Schema": {**ANY, "example": {"b": "\u2028", "a": 2}}},
+                    subresources={"scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}},
+                    additionalPrinterColumns=[{"name": "A", "type": "string", "jsonPath": ".spec.a"}],
+                    selectableFields=[],
+                ),
+            ]
+        ),
+        invalid(
+            "CustomResourceDefinition",
+            "things.broken.example.com",
+            (
+                "spec.versions",
+                "Invalid",
+                (
+                    'Invalid value: [{"Name":"v1","Served":true,"Storage":true,"Deprecated":true,"DeprecationWarning":"'
+                    r'a \u003c b \u0026 c \u003e d","Schema":{"OpenAPIV3Schema":'
+                    + ANY_SHOWN
+                    + '},"Subresources":null,"AdditionalPrinterColumns":null,"SelectableFields":null},{"Name":"v2",'
+                    '"Served":true,"Storage":true,"Deprecated":false,"DeprecationWarning":null,"Schema":{"OpenAPIV3Schema":'
+                    + ANY_SHOWN.replace('"Example":null', r'"Example":{"a":2,"b":"\u2028"}')
+                    + '},"Subresources":{"Status":null,"Scale":{"SpecReplicasPath":".spec.n","StatusReplicasPath":'
+                    '".status.n","LabelSelectorPath":null}},"AdditionalPrinterColumns":[{"Name":"A","Type":"string","For'
+                    'mat":"","Description":"","Priority":0,"JSONPath":".spec.a"}],"SelectableFields":null}]: must have '
+                    "exactly one version marked as storage version"
                 ),
             ),
             ("status.storedVersions", "Invalid", 'Invalid value: ["v1"]: must have the storage version v2'),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from kargo_py.argocd.options import SyncOptions
 from kargo_py.cli.why import lines
 from kargo_py.controllers.running import Options, assemble
 from kargo_py.controllers.why import Explanation, Hidden, Seen
-from kargo_py.controllers.why_promotion import STEP_TIMES, PromotionFacts, explain_promotion, targets
+from kargo_py.controllers.why_promotion import PromotionFacts, explain_promotion
+from kargo_py.controllers.why_promotion_targets import targets
 from kargo_py.deployers.base import Before, Record, TargetState
 from kargo_py.kube.codec import encode
 from kargo_py.kube.resources import Key
 from kargo_py.local.apiserver.client import client_of
+from kargo_py.steps.registry import BUILT_IN
 from tests.in_process import api_server
 
 JsonObject = dict[str, Any]
@@ -755,6 +758,14 @@ def test_causes(facts: dict[str, Any], told: list[str], not_told: list[str]) -> 
         assert words not in text
 
 
+def test_unknown_kinds_of_steps() -> None:
+    """They are told once each, in the order of the steps."""
+    kinds = ["git-clone", "kustomize-build", "helm-template", "git-commit", "git-push", "git-clone"]
+    told = said(explained(promotion(steps=[{"uses": uses} for uses in kinds]), on=stage()))
+
+    assert re.findall(r'the kind of step "([^"]+)"', told) == kinds[:-1]
+
+
 def test_headline() -> None:
     """What is explained, how it stands, and since when."""
     pending, run, over = (
@@ -812,7 +823,9 @@ def test_kinds_of_steps() -> None:
     """The kinds that are known here are those that the controllers have, with the same default time-outs."""
     client = client_of(api_server(lambda: NOON))
     steps = assemble(client, client, "here", Options()).world.steps
-    assert {uses: runner.default_timeout for uses, runner in steps.items()} == STEP_TIMES
+    default = {uses: kind.default_timeout for uses, kind in BUILT_IN.items()}
+
+    assert {uses: runner.default_timeout for uses, runner in steps.items()} == default
 
 
 JSON = st.recursive(

@@ -11,12 +11,13 @@ import pytest
 
 from kargo_py.api.freight import ArtifactReference, Chart, FreightOrigin, FreightReference, GitCommit, Image
 from kargo_py.api.promotion import StepExecutionMetadata
-from kargo_py.expressions.builtins import BUILTINS, METHODS
+from kargo_py.expressions.builtins import BUILTINS
 from kargo_py.expressions.environment import Context, environment
 from kargo_py.expressions.errors import ExpressionError
 from kargo_py.expressions.functions import promotion_functions, status_functions
 from kargo_py.expressions.hiding import Secrets
 from kargo_py.expressions.lookups import Lookup, Lookups, Missing, Source, TooManyLookups, resolved
+from kargo_py.expressions.methods import METHODS
 from kargo_py.expressions.parser import PREDICATES
 from kargo_py.expressions.templates import ConfigurationError, Scope, render, render_all
 from kargo_py.expressions.values import Guess
@@ -224,6 +225,23 @@ def test_odd_values() -> None:
             continue
 
     assert told > 1000
+
+
+@pytest.mark.parametrize("whole", ["{'1.30': 'm', '0x1': 'h'}", "[5, 6]", "'ab'", "vars.list", "vars.map"])
+@pytest.mark.parametrize("key", ["vars.tag", "vars.one", "vars.hex", "'1.30'", "1"])
+def test_get_finds_what_an_index_finds(whole: str, key: str) -> None:
+    """A guess is the name of a member as its text, and the place in a list as its number."""
+    guesses = {"tag": Guess(1.3, "1.30"), "one": Guess(1.0, "1"), "hex": Guess(1.0, "0x1"), "list": Guess([1.0], "[1]")}
+    guesses["map"] = Guess({"1.30": "m"}, '{"1.30": "m"}')
+    here = Scope({**scope().environment, "vars": guesses}, scope().functions, NOW)
+
+    def outcome(expression: str) -> object:
+        try:
+            return render(f"${{{{ {expression} }}}}", here).value
+        except ExpressionError as error:
+            return None if "out of range" in str(error) else type(error)
+
+    assert outcome(f"get({whole}, {key})") == outcome(f"({whole})[{key}]")
 
 
 class TestLookups:

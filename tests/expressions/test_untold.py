@@ -18,13 +18,14 @@ import kargo_py.expressions
 from kargo_py.api.freight import Chart, FreightOrigin, FreightReference, GitCommit, Image
 from kargo_py.api.promotion import ExpressionVariable
 from kargo_py.expressions.analysis import parts
-from kargo_py.expressions.builtins import BUILTINS, METHODS
+from kargo_py.expressions.builtins import BUILTINS
 from kargo_py.expressions.environment import Context, VariableError, environment as names, evaluate_variables
 from kargo_py.expressions.errors import ExpressionError, Fault, Kind
 from kargo_py.expressions.evaluator import evaluate, prepare
 from kargo_py.expressions.functions import promotion_functions, status_functions
 from kargo_py.expressions.hiding import Secrecy
 from kargo_py.expressions.lookups import Lookup, Lookups, Missing, Source
+from kargo_py.expressions.methods import METHODS
 from kargo_py.expressions.parser import PREDICATES
 from kargo_py.expressions.templates import ConfigurationError, Scope, render, render_all
 from kargo_py.expressions.tree import Literal, Member

@@ -32,7 +32,7 @@ from kargo_py.kube.errors import (
     TooManyRequests,
     Unreachable,
 )
-from kargo_py.kube.resources import Key
+from kargo_py.kube.resources import Key, Resource
 from kargo_py.kube.rest import RestClient
 from tests.kube.fakes import THINGS, JsonObject, thing
 from tests.kube.peer import Peer, client_of, line, serving
@@ -222,13 +222,13 @@ async def test_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
         peer.plays(peer.refuses(429, "TooManyRequests", "slow down"))
         peer.plays(*[peer.answers(thing("a", 1))] * 3)
         shut = asyncio.Event()
-        close = client._gate.close
+        close = client._gates.close
 
-        def close_and_tell(seconds: float) -> None:
-            close(seconds)
+        def close_and_tell(seconds: float, resource: Resource, error: TooManyRequests) -> None:
+            close(seconds, resource, error)
             shut.set()
 
-        monkeypatch.setattr(client._gate, "close", close_and_tell)
+        monkeypatch.setattr(client._gates, "close", close_and_tell)
         first = asyncio.create_task(write(client))
         await shut.wait()
         start = loop.time()
@@ -283,6 +283,20 @@ async def test_a_gate_that_stays_shut() -> None:
     assert len(peer.received) == 1
     assert caught.value.request == 'get things "ns/a"'
     assert caught.value.retry_after == pytest.approx(60, abs=5)
+
+
+async def test_a_kind_that_cannot_be_listed_yet() -> None:
+    """After a restart the server fills its watch caches; one that takes long does not hold up what needs none."""
+    async with serving() as peer, client_of(peer, throttled_time=5) as client:
+        peer.plays(peer.refuses(429, "TooManyRequests", "storage is (re)initializing", Retry_After="30"))
+        peer.plays(*[peer.answers(thing("a", 1))] * 2)
+        for _ in range(2):
+            with pytest.raises(TooManyRequests):
+                await watch(client)
+        await read(client)
+        await write(client)
+
+    assert [r.method for r in peer.received] == ["GET", "GET", "PATCH"]
 
 
 async def test_writes_in_flight_are_capped() -> None:

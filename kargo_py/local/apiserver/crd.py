@@ -1,32 +1,29 @@
-"""CustomResourceDefinitions: what may be one, what becomes of it, and the kinds that it brings.
+"""CustomResourceDefinitions: what may be one.
 
-Source: apiextensions-apiserver ``pkg/apis/apiextensions``, ``pkg/registry/customresourcedefinition``,
-``pkg/controller``.
+Source: apiextensions-apiserver ``pkg/apis/apiextensions``, ``pkg/registry/customresourcedefinition``.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 from kargo_py.local.apiserver import names
+from kargo_py.local.apiserver.crdshown import go_versions
+from kargo_py.local.apiserver.crdstatus import condition
 from kargo_py.local.apiserver.crdtypes import CUSTOM_RESOURCE_DEFINITION
 from kargo_py.local.apiserver.failures import Cause, FieldError
 from kargo_py.local.apiserver.formats import is_recognized
 from kargo_py.local.apiserver.gotext import Verbatim, compact, quoted
-from kargo_py.local.apiserver.kinds import Column, Kind
-from kargo_py.local.apiserver.objectmeta import FOREGROUND, ORPHAN
-from kargo_py.local.apiserver.schema import Schema, compiled
-from kargo_py.local.apiserver.structural import errors_of, follow, go_schema
+from kargo_py.local.apiserver.schemapath import follow
+from kargo_py.local.apiserver.structural import errors_of
 from kargo_py.local.apiserver.wire import JsonObject, copied, identical
 
 _APPROVED: Final = "api-approved.kubernetes.io"
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _MAX_SELECTABLE: Final = 8
-_INT32: Final = (1 << 31) - 1
 _PER_VERSION: Final = {
     "schema": "validation",
     "subresources": "subresources",
@@ -128,7 +125,7 @@ def _spec_errors(spec: JsonObject) -> list[FieldError]:
         ]
     for at, version in enumerate(versions):
         errors += _version_errors(version, f"spec.versions[{at}]", shared)
-    errors += _versions_errors(versions, _go_versions(None if spec.get("versions") is None else versions))
+    errors += _versions_errors(versions, go_versions(None if spec.get("versions") is None else versions))
     wanted = spec.get("names") or {}
     errors += [
         _required(f"spec.names.{name}") for name in ("plural", "singular", "kind", "listKind") if not wanted.get(name)
@@ -289,32 +286,6 @@ def _versions_errors(versions: Sequence[JsonObject], shown: Verbatim) -> Iterato
         yield _invalid("spec.version", listed[0], ",".join(complaints))
 
 
-def _go_versions(versions: Sequence[JsonObject] | None) -> Verbatim:
-    """Versions as the API server shows them: its internal type has no JSON names."""
-    shown = versions and [
-        {
-            "Name": version.get("name") or "",
-            "Served": bool(version.get("served")),
-            "Storage": bool(version.get("storage")),
-            "Deprecated": bool(version.get("deprecated")),
-            "DeprecationWarning": version.get("deprecationWarning"),
-            "Schema": _go_validation(version.get("schema")),
-            "Subresources": version.get("subresources"),
-            "AdditionalPrinterColumns": version.get("additionalPrinterColumns"),
-            "SelectableFields": version.get("selectableFields"),
-        }
-        for version in versions
-    ]
-    return Verbatim(json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
-
-
-def _go_validation(schema: JsonObject | None) -> JsonObject | None:
-    if schema is None:
-        return None
-    raw = schema.get("openAPIV3Schema")
-    return {"OpenAPIV3Schema": None if raw is None else json.loads(go_schema(raw))}
-
-
 def _enum_errors(path: str, value: str, accepted: Sequence[str]) -> list[FieldError]:
     if not value:
         return [_required(path)]
@@ -427,195 +398,3 @@ def _unknown_formats(crd: JsonObject) -> set[str]:
             left += [schema.get("items"), schema.get("additionalProperties")]
             left += (schema.get("properties") or {}).values()
     return found
-
-
-# Status
-
-
-def condition(crd: JsonObject, kind: str) -> str:
-    """The status of a condition, "" if there is none."""
-    conditions = (crd.get("status") or {}).get("conditions") or ()
-    return next((str(one.get("status")) for one in conditions if one.get("type") == kind), "")
-
-
-def established(crd: JsonObject, now: str, others: Iterable[JsonObject] = ()) -> JsonObject:
-    """*crd* with the status that the API server's controllers would give it, sooner or later; it is not changed.
-
-    *others* are the other definitions: names that one of the same group has may not be taken. *now* is RFC 3339.
-    """
-    result: JsonObject = copied(crd)
-    status = result.setdefault("status", {})
-    wanted, accepted = result["spec"]["names"], dict(status.get("acceptedNames") or {})
-    rest = [other for other in others if other["spec"].get("group") == result["spec"].get("group")]
-    rest = [other for other in rest if other["metadata"]["name"] != result["metadata"]["name"]]
-    reason, message = _accept(wanted, accepted, rest)
-    status["acceptedNames"] = {"plural": "", "kind": "", **accepted}
-    status.setdefault("storedVersions", [])
-    conditions = status["conditions"] = status.get("conditions") or []
-    _set(conditions, now, "NamesAccepted", "False" if reason else "True", reason or "NoConflicts", message)
-    if condition(result, "Established") != "True":
-        if reason:
-            _set(conditions, now, "Established", "False", "NotAccepted", "not all names are accepted")
-        else:
-            _set(conditions, now, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
-    return result
-
-
-def _accept(wanted: JsonObject, accepted: JsonObject, others: Sequence[JsonObject]) -> tuple[str, str]:
-    """Take what is free of *wanted* into *accepted*; reason and message of the last conflict."""
-    resources: set[str] = set()
-    kinds: set[str] = set()
-    for other in others:
-        taken = (other.get("status") or {}).get("acceptedNames") or {}
-        resources |= {taken.get("plural", ""), taken.get("singular", ""), *(taken.get("shortNames") or ())}
-        kinds |= {taken.get("kind", ""), taken.get("listKind", "")}
-    reason, message = "", "no conflicts found"
-    for name, used in (
-        ("plural", resources),
-        ("singular", resources),
-        ("shortNames", resources),
-        ("kind", kinds),
-        ("listKind", kinds),
-    ):
-        if name == "shortNames":
-            own = accepted.get(name) or []
-            clashes = [quoted(short) for short in wanted.get(name) or () if short not in own and short in used]
-            clash = ", ".join(f"{short} is already in use" for short in dict.fromkeys(clashes))
-            clash = f"[{clash}]" if len(set(clashes)) > 1 else clash
-        else:
-            given = wanted.get(name) or ""
-            clash = f"{quoted(given)} is already in use" if given != accepted.get(name, "") and given in used else ""
-        if clash:
-            reason, message = f"{name[0].upper()}{name[1:]}Conflict", clash
-        elif wanted.get(name):
-            accepted[name] = copied(wanted[name])
-        else:
-            accepted.pop(name, None)
-    if wanted.get("categories"):
-        accepted["categories"] = list(wanted["categories"])
-    else:
-        accepted.pop("categories", None)
-    return reason, message
-
-
-def _set(conditions: list[JsonObject], now: str, kind: str, status: str, reason: str, message: str) -> None:
-    new = {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
-    for one in conditions:
-        if one["type"] == kind:
-            if one["status"] == status:
-                new["lastTransitionTime"] = one["lastTransitionTime"]
-            one.clear()
-            one.update(new)
-            return
-    conditions.append(new)
-
-
-# Kinds
-
-
-class CustomRules:
-    """What happens to a custom resource on its way into the store."""
-
-    def __init__(self, schema: Schema, scale: JsonObject | None = None) -> None:
-        """*scale* is the subresource of that name."""
-        self.schema = schema
-        self._scale = scale
-
-    def prune(self, obj: JsonObject) -> Sequence[str]:
-        """Remove what the schema does not know."""
-        return self.schema.prune(obj)
-
-    def default(self, obj: JsonObject, *, keep_nulls: bool = False) -> None:
-        """Put in the schema's defaults."""
-        self.schema.default(obj, keep_nulls=keep_nulls)
-
-    def prepare(self, obj: JsonObject, old: JsonObject | None, subresource: str) -> None:
-        """Nothing: status and generation are the same for all kinds."""
-
-    def validate(
-        self, obj: JsonObject, old: JsonObject | None, subresource: str, found: Sequence[FieldError] = ()
-    ) -> Sequence[FieldError]:
-        """What is wrong with *obj*."""
-        if any(error.path in {"kind", "apiVersion"} for error in found):
-            return self.schema.validate_mistaken(obj, old, found)
-        if subresource == "status" and old is not None:
-            errors = self.schema.validate_status(obj, old, found)
-        else:
-            errors = self.schema.validate(obj, old, found)
-        if self._scale is not None:
-            errors += _replicas_errors(obj, self._scale, subresource)
-        return errors
-
-    def warnings(self, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """New finalizers that others might choose, too."""
-        before = old["metadata"].get("finalizers", ()) if old is not None else ()
-        advice = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
-        return [
-            f'metadata.finalizers: "{name}": {advice}'
-            for name in obj["metadata"].get("finalizers", ())
-            if "/" not in name and name not in {ORPHAN, FOREGROUND, *before}
-        ]
-
-
-def _replicas_errors(obj: JsonObject, scale: JsonObject, subresource: str) -> Iterator[FieldError]:
-    paths = ["statusReplicasPath"] if subresource == "status" else ["specReplicasPath", "statusReplicasPath"]
-    for name in paths:
-        path = scale.get(name) or ""
-        value: Any = obj
-        for step in path.removeprefix(".").split("."):
-            value = value.get(step) if isinstance(value, dict) else None
-        if not isinstance(value, int) or isinstance(value, bool):
-            continue
-        if value < 0:
-            yield _invalid(path, value, "should be a non-negative integer")
-        elif value > _INT32:
-            yield _invalid(path, value, f"should be less than or equal to {_INT32}")
-
-
-def kinds_of(crd: JsonObject) -> list[Kind]:
-    """One kind for each version that is served, under the names that were accepted."""
-    spec = crd["spec"]
-    taken = (crd.get("status") or {}).get("acceptedNames") or {}
-    served_as = {**spec["names"], **{name: value for name, value in taken.items() if value}}
-    return [_kind(spec, version, served_as) for version in spec["versions"] if version.get("served")]
-
-
-def _kind(spec: JsonObject, version: JsonObject, served_as: JsonObject) -> Kind:
-    raw: JsonObject = (version.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
-    subresources = version.get("subresources") or {}
-    return Kind(
-        group=spec["group"],
-        version=version["name"],
-        plural=served_as["plural"],
-        singular=served_as.get("singular") or served_as["kind"].lower(),
-        kind=served_as["kind"],
-        list_kind=served_as.get("listKind") or "",
-        rules=CustomRules(compiled(raw), subresources.get("scale")),
-        namespaced=spec["scope"] == "Namespaced",
-        short_names=tuple(served_as.get("shortNames") or ()),
-        categories=tuple(served_as.get("categories") or ()),
-        has_status=subresources.get("status") is not None,
-        schema=raw,
-        columns=tuple(map(_column, version.get("additionalPrinterColumns") or ())),
-        field_selectors=tuple(field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()),
-        custom=True,
-        counts_generations=True,
-        deprecation=_deprecation(spec["group"], version, served_as["kind"]),
-    )
-
-
-def _deprecation(group: str, version: JsonObject, kind: str) -> str:
-    if not version.get("deprecated"):
-        return ""
-    return version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated"
-
-
-def _column(column: JsonObject) -> Column:
-    return Column(
-        column["name"],
-        column["type"],
-        column["jsonPath"],
-        format=column.get("format") or "",
-        description=column.get("description") or "",
-        priority=column.get("priority") or 0,
-    )

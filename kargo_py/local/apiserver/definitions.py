@@ -8,7 +8,8 @@ from typing import Final
 
 from kargo_py.local.apiserver.background import Background
 from kargo_py.local.apiserver.catalogue import Catalogue
-from kargo_py.local.apiserver.crd import condition, established, kinds_of
+from kargo_py.local.apiserver.crdkinds import kinds_of
+from kargo_py.local.apiserver.crdstatus import condition, established
 from kargo_py.local.apiserver.kinds import DEFINITIONS, Kind
 from kargo_py.local.apiserver.options import DeleteOptions, WriteOptions
 from kargo_py.local.apiserver.store import Event, Store, Stored

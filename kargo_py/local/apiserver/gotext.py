@@ -85,9 +85,9 @@ def go_source(value: Any) -> str:
     return go_shown(value)
 
 
-def compact(value: Any) -> str:
-    """``encoding/json``: sorted keys, no spaces, markup escaped."""
-    text = json.dumps(_whole(value), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+def compact(value: Any, *, sort_keys: bool = True) -> str:
+    """``encoding/json``: no spaces, markup escaped; keys are sorted for a map, and not for a struct."""
+    text = json.dumps(_whole(value), ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

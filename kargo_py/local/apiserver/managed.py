@@ -8,19 +8,18 @@ the resource, ``spec`` in one of its status.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from datetime import datetime
+from typing import Any, Final, Literal
 
 from kargo_py.local.apiserver import fieldsets
 from kargo_py.local.apiserver.failures import Failure, bad_request, internal
 from kargo_py.local.apiserver.fieldsets import BadFields, FieldSet, Path
 from kargo_py.local.apiserver.fieldtypes import Types
-from kargo_py.local.apiserver.gotext import compact, quoted
-from kargo_py.local.apiserver.gotime import DAY
+from kargo_py.local.apiserver.gotext import compact
+from kargo_py.local.apiserver.managedentries import Managed, Owned, Owner, decoded, stamp, written
 from kargo_py.local.apiserver.structured import (
     Comparison,
     TypingFailed,
@@ -29,7 +28,6 @@ from kargo_py.local.apiserver.structured import (
     everything,
     field_set,
     merge,
-    reconciled,
     validate,
     with_named,
     without,
@@ -40,7 +38,6 @@ _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_UPDATERS: Final = 10
 _MAX_ANNOTATIONS_SIZE: Final = 256 * 1024
-_CANONICAL_TIME: Final = re.compile(rf"{DAY}T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ", re.ASCII)
 _NO_FIELDS: Final = FieldSet()
 _METADATA: Final = (
     "name",
@@ -58,63 +55,6 @@ _NOBODYS: Final = FieldSet.of(
     *((fieldsets.field(name),) for name in ("apiVersion", "kind", "metadata")),
     *((fieldsets.field("metadata"), fieldsets.field(name)) for name in _METADATA),
 )
-
-
-class FieldsV1(dict[str, Any]):
-    """The ``fieldsV1`` of an entry that this server wrote: JSON that remembers which set it is."""
-
-    __slots__ = ("fields", "types")
-
-    def __init__(self, fields: FieldSet, types: Types) -> None:
-        """Write *fields*, which are as *types* has them."""
-        super().__init__(fields.to_fields())
-        self.fields = fields
-        self.types = types
-
-
-class Owner(NamedTuple):
-    """Who has an entry of its own. Appliers have one for all versions: their ``version`` is ""."""
-
-    manager: str
-    operation: Literal["Apply", "Update"]
-    version: str
-    subresource: str
-
-    @property
-    def identifier(self) -> str:
-        """What Kubernetes sorts owners by."""
-        parts = {
-            "manager": self.manager,
-            "operation": self.operation,
-            "apiVersion": self.version,
-            "subresource": self.subresource,
-        }
-        return json.dumps({name: part for name, part in parts.items() if part}, ensure_ascii=False)
-
-    def __str__(self) -> str:
-        """As messages have it."""
-        text = quoted(self.manager)
-        if self.subresource:
-            text += f" with subresource {quoted(self.subresource)}"
-        return f"{text} using {self.version}" if self.operation == "Update" else text
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """What somebody manages, in which version's words, and since when."""
-
-    fields: FieldSet
-    api_version: str
-    time: str | None = None
-    written: FieldsV1 | None = None
-    """The entry's ``fieldsV1`` if it need not be written again."""
-
-    def having(self, fields: FieldSet) -> Owned:
-        """The same with other fields."""
-        return self if fields is self.fields else replace(self, fields=fields, written=None)
-
-
-Managed: TypeAlias = dict[Owner, Owned]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +110,12 @@ def update(live: JsonObject | None, new: JsonObject, *, manager: str, now: datet
         if ignored := _ignored(live, new, through):  # all else is of its types, or will be refused
             validate(through.types.root, ignored, duplicates=True)
     except TypingFailed:
-        return _written(managed, through)
+        return written(managed, through.types_of)
     try:
         managed = _updated(live, new, managed, manager, now, through)
     except TypingFailed:
         return []
-    return _written(managed, through)
+    return written(managed, through.types_of)
 
 
 def _ignored(live: JsonObject | None, new: JsonObject, through: Writing) -> JsonObject:
@@ -211,7 +151,7 @@ def apply(
     base = {"apiVersion": through.api_version, "kind": through.kind} if live is None else _bare(live)
     entries = _metadata(live or {}).get("managedFields")
     try:
-        managed = _decoded(entries, through)
+        managed = decoded(entries, through.types_of)
     except BadFields as error:
         raise internal(f"failed to decode managed fields: {error}") from error
     try:
@@ -224,7 +164,7 @@ def apply(
     copy = copied(merged)
     if manager == "kubectl":
         _update_last_applied(copy, applied)
-    entries = _written(managed, through)
+    entries = written(managed, through.types_of)
     own = copy["metadata"] = copy.get("metadata") or {}
     if entries:
         own["managedFields"] = entries
@@ -259,87 +199,11 @@ def _sent_or_live(live: JsonObject | None, new: JsonObject, through: Writing) ->
         if not sent or (len(sent) == 1 and isinstance(sent[0], dict) and not any(sent[0].values())):
             return None
         with suppress(BadFields):
-            return _decoded(sent, through)
+            return decoded(sent, through.types_of)
     try:
-        return _decoded(mine, through) if mine else None
+        return decoded(mine, through.types_of) if mine else None
     except BadFields:
         return None
-
-
-def _decoded(entries: Any, through: Writing) -> Managed:
-    managed: Managed = {}
-    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        if not isinstance(entry, dict):
-            raise BadFields(f"entry {index} is not an object")
-        operation, version = entry.get("operation"), entry.get("apiVersion")
-        if operation not in ("Apply", "Update"):
-            raise BadFields("operation must be `Apply` or `Update`")
-        if not isinstance(version, str) or not version:
-            raise BadFields("apiVersion must not be empty")
-        fields_type = entry.get("fieldsType") or ""
-        if not fields_type:
-            raise BadFields(f"missing fieldsType in managed fields entry {index}")
-        if fields_type != "FieldsV1":
-            raise BadFields(f"invalid fieldsType {quoted(str(fields_type))} in managed fields entry {index}")
-        manager, subresource = entry.get("manager") or "", entry.get("subresource") or ""
-        if not isinstance(manager, str) or not isinstance(subresource, str):
-            raise BadFields(f"manager and subresource of entry {index} must be strings")
-        owner = Owner(manager, operation, version if operation == "Update" else "", subresource)
-        types = through.types_of(version)
-        fields, written = _fields_of(entry.get("fieldsV1"), types)
-        if types is not None:
-            managed[owner] = Owned(fields, version, _time(entry.get("time")), written)
-    return managed
-
-
-def _fields_of(content: Any, types: Types | None) -> tuple[FieldSet, FieldsV1 | None]:
-    """The set in *content*, as it is with *types*."""
-    if isinstance(content, FieldsV1):
-        if content.types is types or types is None:
-            return content.fields, content
-        fields = content.fields
-    else:
-        fields = FieldSet.from_fields(content or {})
-    return (fields if types is None else reconciled(types.root, fields)), None
-
-
-def _time(text: Any) -> str | None:
-    if text is None or (isinstance(text, str) and _CANONICAL_TIME.fullmatch(text)):
-        return text
-    try:
-        return _stamp(datetime.fromisoformat(text))
-    except (TypeError, ValueError) as error:
-        raise BadFields(f"invalid time: {text}") from error
-
-
-def _stamp(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
-
-
-def _written(managed: Managed, through: Writing) -> list[Any]:
-    """Entries in Kubernetes' order."""
-    entries = []
-    for owner, owned in sorted(
-        managed.items(),
-        key=lambda item: (
-            item[0].operation,
-            item[1].time or "",
-            item[0].manager,
-            item[1].api_version,
-            item[0].subresource,
-        ),
-    ):
-        entry: JsonObject = {"manager": owner.manager, "operation": owner.operation, "apiVersion": owned.api_version}
-        if owned.time:
-            entry["time"] = owned.time
-        entry["fieldsType"] = "FieldsV1"
-        entry["fieldsV1"] = owned.written or FieldsV1(
-            owned.fields, through.types_of(owned.api_version) or through.types
-        )
-        if owner.subresource:
-            entry["subresource"] = owner.subresource
-        entries.append(entry)
-    return entries
 
 
 # Changes
@@ -363,7 +227,7 @@ def _updated(
         owner = through.owner(manager, "Update")
         previous = managed.get(owner)
         fields = taken | previous.fields if previous else taken
-        managed[owner] = Owned(fields, through.api_version, _stamp(now))
+        managed[owner] = Owned(fields, through.api_version, stamp(now))
     return _capped(managed)
 
 
@@ -512,7 +376,7 @@ def _merged(
     if last and not changed and last.fields == owned.fields and last.api_version == owned.api_version:
         managed[owner] = last
     elif owned.fields:
-        managed[owner] = replace(owned, time=_stamp(now)) if changed else owned
+        managed[owner] = replace(owned, time=stamp(now)) if changed else owned
     else:
         del managed[owner]
     return merged, managed, changed

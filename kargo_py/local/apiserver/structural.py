@@ -8,82 +8,23 @@ is not done here.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from kargo_py.local.apiserver import cel, regex
+from kargo_py.local.apiserver.crdshown import GO_FIELDS, go_rule, go_schema
 from kargo_py.local.apiserver.crdtypes import RULE_REASONS
 from kargo_py.local.apiserver.failures import Cause, FieldError
-from kargo_py.local.apiserver.gotext import Verbatim
 from kargo_py.local.apiserver.nodes import META, Node, SchemaTooLarge, digest, node_of
 from kargo_py.local.apiserver.schema import value_errors
+from kargo_py.local.apiserver.schemapath import follow
 from kargo_py.local.apiserver.wire import JsonObject, copied, identical
 
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _JUNCTORS: Final = ("allOf", "oneOf", "anyOf")
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
-# As Go's fields of JSONSchemaProps are called and ordered.
-_GO_FIELDS: Final = (
-    ("id", "ID"),
-    ("$schema", "Schema"),
-    ("$ref", "Ref"),
-    ("description", "Description"),
-    ("type", "Type"),
-    ("nullable", "Nullable"),
-    ("format", "Format"),
-    ("title", "Title"),
-    ("default", "Default"),
-    ("maximum", "Maximum"),
-    ("exclusiveMaximum", "ExclusiveMaximum"),
-    ("minimum", "Minimum"),
-    ("exclusiveMinimum", "ExclusiveMinimum"),
-    ("maxLength", "MaxLength"),
-    ("minLength", "MinLength"),
-    ("pattern", "Pattern"),
-    ("maxItems", "MaxItems"),
-    ("minItems", "MinItems"),
-    ("uniqueItems", "UniqueItems"),
-    ("multipleOf", "MultipleOf"),
-    ("enum", "Enum"),
-    ("maxProperties", "MaxProperties"),
-    ("minProperties", "MinProperties"),
-    ("required", "Required"),
-    ("items", "Items"),
-    ("allOf", "AllOf"),
-    ("oneOf", "OneOf"),
-    ("anyOf", "AnyOf"),
-    ("not", "Not"),
-    ("properties", "Properties"),
-    ("additionalProperties", "AdditionalProperties"),
-    ("patternProperties", "PatternProperties"),
-    ("dependencies", "Dependencies"),
-    ("additionalItems", "AdditionalItems"),
-    ("definitions", "Definitions"),
-    ("externalDocs", "ExternalDocs"),
-    ("example", "Example"),
-    ("x-kubernetes-preserve-unknown-fields", "XPreserveUnknownFields"),
-    ("x-kubernetes-embedded-resource", "XEmbeddedResource"),
-    ("x-kubernetes-int-or-string", "XIntOrString"),
-    ("x-kubernetes-list-map-keys", "XListMapKeys"),
-    ("x-kubernetes-list-type", "XListType"),
-    ("x-kubernetes-map-type", "XMapType"),
-    ("x-kubernetes-validations", "XValidations"),
-)
-_GO_TEXTS: Final = frozenset({"id", "$schema", "description", "type", "format", "title", "pattern"})
-_GO_FLAGS: Final = frozenset(
-    {
-        "nullable",
-        "exclusiveMaximum",
-        "exclusiveMinimum",
-        "uniqueItems",
-        "x-kubernetes-embedded-resource",
-        "x-kubernetes-int-or-string",
-    }
-)
 _AT_ROOT: Final = (
     "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "
     "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example "
@@ -158,7 +99,7 @@ def _depth(value: Any) -> int:
 
 def _root_errors(raw: JsonObject, path: str) -> list[FieldError]:
     allowed = _AT_ROOT.split()
-    for name, go in _GO_FIELDS:
+    for name, go in GO_FIELDS:
         if not raw.get(name) and not (name == "default" and raw.get(name) is not None):
             continue
         if go == "Type":
@@ -574,7 +515,7 @@ def _has_lines(text: str) -> bool:
 
 
 def _compile_errors(rule: JsonObject, node: Node, path: str, place: _Place) -> Iterator[FieldError]:
-    shown = _go_rule(rule)
+    shown = go_rule(rule)
     optional = bool(rule.get("optionalOldSelf"))
     try:
         expression = cel.compiled(rule["rule"], optional_old=optional)
@@ -603,84 +544,3 @@ def _compile_errors(rule: JsonObject, node: Node, path: str, place: _Place) -> I
     elif rule.get("optionalOldSelf") is not None:
         what = "may not be set if oldSelf is not used in rule"
         yield _invalid(f"{path}.optionalOldSelf", rule["optionalOldSelf"], what)
-
-
-def _go_rule(rule: JsonObject) -> Verbatim:
-    return _ordered(_go_rule_fields(rule))
-
-
-def _go_rule_fields(rule: JsonObject) -> JsonObject:
-    return {
-        "Rule": rule.get("rule") or "",
-        "Message": rule.get("message") or "",
-        "MessageExpression": rule.get("messageExpression") or "",
-        "Reason": rule.get("reason"),
-        "FieldPath": rule.get("fieldPath") or "",
-        "OptionalOldSelf": rule.get("optionalOldSelf"),
-    }
-
-
-def _ordered(value: Any) -> Verbatim:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return Verbatim(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
-
-
-def go_schema(raw: JsonObject) -> Verbatim:
-    """A schema as the API server shows it: its internal type has no JSON names."""
-    return _ordered(_go_schema(raw))
-
-
-def _go_schema(raw: JsonObject) -> JsonObject:
-    return {go: _go_value(name, raw.get(name)) for name, go in _GO_FIELDS}
-
-
-def _go_value(name: str, value: Any) -> Any:
-    if name in _GO_TEXTS:
-        return value or ""
-    if name in _GO_FLAGS:
-        return bool(value)
-    if value is None:
-        return None
-    if name in {*_JUNCTORS}:
-        return [_go_schema(below) for below in value] or None
-    if name == "not":
-        return _go_schema(value)
-    if name in {"properties", "patternProperties", "definitions"}:
-        return {key: _go_schema(below) for key, below in sorted(value.items())} or None
-    if name == "items":
-        many = isinstance(value, list)
-        return {
-            "Schema": None if many else _go_schema(value),
-            "JSONSchemas": [_go_schema(below) for below in value] if many else None,
-        }
-    if name in {"additionalProperties", "additionalItems"}:
-        return {"Allows": bool(value), "Schema": _go_schema(value) if isinstance(value, dict) else None}
-    if name == "x-kubernetes-validations":
-        return [_go_rule_fields(rule) for rule in value] or None
-    return value if value != [] else None
-
-
-_STEP: Final = re.compile(r"\.([.\[\]]|[^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]")
-
-
-def follow(path: str, raw: JsonObject, *, arrays: bool = True) -> JsonObject | str:
-    """The schema that *path* (``.spec.a``, ``['b']``) leads to from *raw*, or why it leads nowhere."""
-    at = 0
-    while at < len(path):
-        found = _STEP.match(path, at)
-        if path[at] == "[" and not arrays:
-            return "array notation is not allowed"
-        if not found:
-            token = re.split(r"[.\[\]]", path[at:])[0] or path[at]
-            return "unexpected end of JSON path" if path[at] in ".[" else f"expected [ or . but got: {token}"
-        key = found[1] if found[1] is not None else re.sub(r"\\(.)", r"\1", found[2])
-        at = found.end()
-        if raw.get("properties"):
-            if key not in raw["properties"]:
-                return "does not refer to a valid field"
-            raw = raw["properties"][key]
-        elif isinstance(raw.get("additionalProperties"), dict):
-            raw = raw["additionalProperties"]
-        else:
-            return "does not refer to a valid field"
-    return raw

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kargo_py.local.apiserver import crd, failures
+from kargo_py.local.apiserver import crd, crdkinds, failures
 from kargo_py.local.apiserver.gotypes import Mistyped
 from kargo_py.local.apiserver.wire import copied
 from tests.envtest.server import DEFINITIONS, ApiServer, Options, running
@@ -98,7 +98,7 @@ def our_definition(raw: Json) -> list[list[str]]:
 
 def our_value(raw: Json, value: Json, old: Json | None = None) -> Json:
     """What becomes of a custom resource."""
-    rules = crd.kinds_of(raw)[0].rules
+    rules = crdkinds.kinds_of(raw)[0].rules
     obj, before = copied(value), copied(old) if old else None
     unknown = sorted(rules.prune(obj))
     rules.default(obj)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kargo_py.local.apiserver import crd
+from kargo_py.local.apiserver import crd, crdkinds, crdstatus
 from kargo_py.local.apiserver.wire import copied
 from tests.local.apiserver.schema_oracle import accepted, around, definition, our_definition, our_value, thing
 
@@ -19,7 +19,7 @@ def conditions(found: dict[str, Any]) -> list[tuple[str, str, str]]:
 def test_established() -> None:
     """A definition whose names are free is established, and keeps the moment."""
     raw = accepted(definition(around()))
-    found = crd.established(raw, NOW)
+    found = crdstatus.established(raw, NOW)
     assert conditions(found) == [
         ("NamesAccepted", "True", "NoConflicts"),
         ("Established", "True", "InitialNamesAccepted"),
@@ -32,7 +32,7 @@ def test_established() -> None:
     }
     assert found["status"]["storedVersions"] == ["v1"]
     assert raw["status"]["conditions"] is None
-    assert found == crd.established(found, LATER)
+    assert found == crdstatus.established(found, LATER)
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_established() -> None:
 )
 def test_conflicts(names: dict[str, Any], reason: str, message: str) -> None:
     """A definition that wants a name which another of the group has is not established."""
-    first = crd.established(accepted(definition(around())), NOW)
+    first = crdstatus.established(accepted(definition(around())), NOW)
     raw = accepted(definition(around(), names={"plural": "others", "kind": "Other", **names}))
-    found = crd.established(raw, NOW, [first, raw])
+    found = crdstatus.established(raw, NOW, [first, raw])
     assert [("NamesAccepted", "False", reason), ("Established", "False", "NotAccepted")] == conditions(found)
     assert message == found["status"]["conditions"][0]["message"]
-    assert conditions(crd.established(found, LATER))[0] == ("NamesAccepted", "True", "NoConflicts")
+    assert conditions(crdstatus.established(found, LATER))[0] == ("NamesAccepted", "True", "NoConflicts")
 
 
 def test_kinds() -> None:
@@ -63,7 +63,7 @@ def test_kinds() -> None:
         {"name": "v2", "served": True, "storage": False, **schema, "subresources": {"status": {}}},
         {"name": "v3", "served": False, "storage": False, **schema},
     ]
-    first, second = crd.kinds_of(accepted(definition(around(), versions=versions)))
+    first, second = crdkinds.kinds_of(accepted(definition(around(), versions=versions)))
     assert (first.api_version, second.api_version) == ("example.com/v1", "example.com/v2")
     assert [column.json_path for column in first.columns] == [".spec.a"]
     assert (first.has_status, second.has_status) == (False, True)
@@ -79,7 +79,7 @@ def test_kinds() -> None:
 )
 def test_immutable(change: dict[str, Any], message: str) -> None:
     """What decides where objects are stored does not change."""
-    old = crd.established(accepted(definition(around())), NOW)
+    old = crdstatus.established(accepted(definition(around())), NOW)
     new = copied(old)
     new["spec"].update(change)
     assert [message] == [str(error) for error in crd.DefinitionRules().validate(new, old, "")]
@@ -87,7 +87,7 @@ def test_immutable(change: dict[str, Any], message: str) -> None:
 
 def test_stored_versions() -> None:
     """A version that objects may be stored in stays."""
-    old = crd.established(accepted(definition(around())), NOW)
+    old = crdstatus.established(accepted(definition(around())), NOW)
     new = copied(old)
     new["spec"]["versions"][0]["name"] = "v2"
     rules = crd.DefinitionRules()

@@ -15,13 +15,13 @@ from kargo_py.local.apiserver.fieldtypes import Types
 from kargo_py.local.apiserver.managed import (
     LAST_APPLIED,
     Applied,
-    FieldsV1,
     Writing,
     apply,
     resets,
     update,
     with_old_times,
 )
+from kargo_py.local.apiserver.managedentries import FieldsV1
 from kargo_py.local.apiserver.patches import without_nulls
 from kargo_py.local.apiserver.structured import equal
 from kargo_py.local.apiserver.wire import JsonObject, copied, encode
