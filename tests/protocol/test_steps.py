@@ -18,10 +18,11 @@ from structlog.testing import capture_logs
 
 from kargo_py.api.promotion import StepStatus
 from kargo_py.controllers.lookups import SECRETS
-from kargo_py.controllers.world import PROMOTIONS
+from kargo_py.controllers.world import PROMOTIONS, STAGES
 from kargo_py.engine.work_dirs import WorkDirs
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import Forbidden, Unreachable
+from kargo_py.kube.resources import Key
 from kargo_py.steps.base import Erred, Finished, StepContext, StepOutcome, StopOutcome, Waiting
 from kargo_py.steps.config import Config
 from kargo_py.steps.step import Effect, Step, StepFailed, Work, WorkDirUse
@@ -382,15 +383,27 @@ async def test_an_abort_ends_a_call() -> None:
 
 
 async def test_a_long_call_holds_up_nobody() -> None:
-    """Neither another Promotion nor the end of the process."""
+    """Neither Promotions to other Stages, more of them than work at once, nor the end of the process."""
     world = Universe()
     async with world.core:
         await world.prepare()
-        async with world.process(further={"toy": Toy(hang)}):
-            await world.run(toy())
-            await world.until(lambda: world.phase() == "Running")
-            await world.write({"metadata": {"labels": {"a": "b"}}})
-        assert world.phase() == "Running"
+        stage = world._object(STAGES, Key(PROJECT, "dev"))["spec"]
+        names = [f"s{number}" for number in range(20)]
+        long, short = Toy(hang), Toy()
+        async with world.process(further={"long": long, "short": short}):
+            for name in names:
+                await world._create(STAGES, name, spec=stage)
+                steps = [toy("long"), toy("short")]
+                await world._create(PROMOTIONS, f"{name}.1", spec={"stage": name, "freight": "f1", "steps": steps})
+            await world.until(lambda: all(world.phase(f"{name}.1") == "Running" for name in names), seconds=30)
+            began = asyncio.get_running_loop().time()
+            await world.run(toy("short"))
+            assert await world.ended() == "Succeeded"
+            assert asyncio.get_running_loop().time() - began < 1
+            leaving = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - leaving < 1
+        assert [world.phase(f"{name}.1") for name in names] == ["Running"] * len(names)
+    assert (len(long.calls), len(short.calls)) == (len(names), 1)
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
