@@ -519,13 +519,14 @@ async def test_a_lost_working_directory(tmp_path: Path, needed: bool) -> None:
         return DONE
 
     one, two = Toy(fill("one"), use=WorkDirUse.FILLS), Toy(fill("two"), use=WorkDirUse.FILLS)
-    kinds = {"one": one, "two": two, "read": Toy(read, use=WorkDirUse.READS), "other": Toy(other)}
+    plain = Toy(other)
+    kinds = {"one": one, "two": two, "plain": plain, "read": Toy(read, use=WorkDirUse.READS), "other": Toy(other)}
     world = Universe()
     async with world.core:
         await world.prepare()
         here = executor(work_dirs=WorkDirs(tmp_path / "here"))
         async with world.process(further={**kinds, "toy": Toy(hang)}, executor=here) as process:
-            await world.run(toy("one"), toy("two"), toy(), toy("read" if needed else "other"))
+            await world.run(toy("one"), toy("plain"), toy("two"), toy(), toy("read" if needed else "other"))
             await world.until(lambda: world.phase() == "Running")
             await process.kill()
         await asyncio.to_thread((tmp_path / "there").mkdir)
@@ -536,7 +537,7 @@ async def test_a_lost_working_directory(tmp_path: Path, needed: bool) -> None:
             left = await asyncio.to_thread(os.listdir, tmp_path / "there")
     assert left == []
     assert seen == (["one", "two"] if needed else [])
-    assert (len(one.calls), len(two.calls)) == ((2, 2) if needed else (1, 1))
+    assert (len(one.calls), len(two.calls), len(plain.calls)) == ((2, 2, 1) if needed else (1, 1, 1))
 
 
 async def test_a_time_out_that_passed_meanwhile() -> None:
