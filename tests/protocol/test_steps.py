@@ -351,6 +351,29 @@ async def test_time_outs_are_on_time(act: Any) -> None:
     assert ended in {"2026-11-30T12:01:30Z", "2026-11-30T12:01:31Z"}
 
 
+async def test_what_follows_a_time_out() -> None:
+    """The call that is under way is cancelled just then; after that the step ends as it says itself."""
+    did: list[tuple[str, float]] = []
+
+    async def hangs(context: StepContext) -> StepOutcome:
+        try:
+            return await hang(context)
+        finally:
+            did.append(("cancelled", asyncio.get_running_loop().time()))
+
+    class Tidy(Toy):
+        async def time_out(self, context: StepContext, message: str) -> StepOutcome:
+            did.append(("ends", asyncio.get_running_loop().time()))
+            return Finished(StepStatus.FAILED, f"{message}; tidied up")
+
+    tidy = Tidy(hangs)
+    play = await played(toy(retry={"timeout": "90s"}), toy=tidy)
+
+    assert (play.world.phase(), play.world.message()) == ("Failed", 'step "step-1" timed out after 1m30s; tidied up')
+    assert [what for what, _ in did] == ["cancelled", "ends"]
+    assert all(at - tidy.times[0] == pytest.approx(90, abs=0.5) for _, at in did)
+
+
 async def test_a_time_in_the_past_means_now() -> None:
     kind = Toy(Waiting("a moment", look_after=-3600), DONE)
     play = await played(toy(), toy=kind)
