@@ -275,6 +275,7 @@ async def test_effects_that_may_not_be_repeated() -> None:
             "Errored",
             "output of step step-1 is 2.3 MiB, at most 512 KiB",
         ),
+        (asyncio.Event().wait, "Errored", "one call of the step took longer than 1h0m0s and was cancelled"),
     ],
 )
 async def test_what_a_step_may_do(act: Any, phase: str, message: str) -> None:
@@ -283,10 +284,10 @@ async def test_what_a_step_may_do(act: Any, phase: str, message: str) -> None:
     async def answers(_: StepContext) -> StepOutcome:
         if isinstance(act, BaseException):
             raise act
-        answer: StepOutcome = act
+        answer: StepOutcome = await act() if callable(act) else act
         return answer
 
-    play = await played(toy(), toy=Toy(answers))
+    play = await played(toy(), toy=Toy(answers), seconds=4000)
 
     assert play.world.phase() == phase
     assert message in play.world.message()
