@@ -323,12 +323,20 @@ async def test_an_error_that_is_retried_is_told() -> None:
             assert kind.times[1] - kind.times[0] >= 50
 
 
+class Punctual(Toy):
+    """Sees to its time itself, and does not."""
+
+    keeps_time = True
+
+
 @pytest.mark.parametrize(
-    ("retry", "last"), [({}, 600.0), ({"timeout": "40s"}, 40.0)], ids=["without a time-out", "with one"]
+    ("made", "retry", "last"),
+    [(Toy, {}, 600.0), (Toy, {"timeout": "40s"}, 40.0), (Punctual, {"timeout": "40s"}, 40.0)],
+    ids=["without a time-out", "with one", "with one that the step keeps itself"],
 )
-async def test_errors_that_pass(retry: dict[str, str], last: float) -> None:
+async def test_errors_that_pass(made: type[Toy], retry: dict[str, str], last: float) -> None:
     """They do not count as long as the step has time; then they end it. Nothing goes on for ever."""
-    kind = Toy(Unreachable("connection refused"))
+    kind = made(Unreachable("connection refused"))
     play = await played(toy(retry=retry), toy=kind)
 
     assert play.world.phase() == "Errored"
