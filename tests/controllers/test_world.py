@@ -253,3 +253,11 @@ async def test_bounds_of_calls() -> None:
 
     assert isinstance(answer, Erred)
     assert "took longer than 1m0s" in answer.message
+
+
+def test_where_the_user_interface_is() -> None:
+    """``ctx.uiBaseUrl`` is what the controllers were told."""
+    client: Any = ScriptedClient()
+    options = Options(ui_base_url="https://kargo.example.com", work_dir="/proc/none")
+
+    assert assemble(client, client, "me", options).world.ui_base_url == "https://kargo.example.com"
