@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ import yaml
 from typer.testing import CliRunner
 
 from kargo_py.cli.main import app
+from kargo_py.controllers.running import Options
+from kargo_py.engine.execution import Patience
+from kargo_py.steps.step import Work
 from tests.envtest import crds as definitions
 from tests.envtest.server import ApiServer, running as fresh_server
 
@@ -143,6 +147,24 @@ def test_wrong_options(tmp_path: Path, options: list[str], words: str) -> None:
     done = in_process("run", "--kubeconfig", kubeconfig(tmp_path / "config"), *options)
     assert_one_line(done, words, code=2)
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_steps_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What blocks the event loop is interrupted in this program, and what is asked for is what it runs with."""
+    given: list[Options] = []
+    monkeypatch.setattr("kargo_py.cli.serve.serve", given.append)
+    options = ["--longest-call", "2h", "--step-limit", "network=3", "--http-deny", "10.0.0.0/8"]
+    options += ["--shared-resources-namespace", "shared", "--ui-base-url", "https://kargo.example.com"]
+    done = in_process("run", *options)
+
+    assert done.returncode == 0
+    (asked,) = given
+    assert asked.interrupts
+    assert asked.patience == Patience(longest=7200, blocked=30)
+    assert dict(asked.step_limits) == {Work.NETWORK: 3}
+    assert list(asked.http_denied) == [ip_network("10.0.0.0/8")]
+    assert asked.shared_resources_namespace == "shared"
+    assert asked.ui_base_url == "https://kargo.example.com"
 
 
 def test_wrong_variable(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ SOAKED = {"verifiedIn": {"qa": {"longestSoak": "2h"}}}
         ({"direct": True}, {}, None),
         ({}, {}, "neither directly nor from another Stage"),
         ({}, {"approvedFor": {"dev": {}}}, None),
+        ({}, {"approvedFor": {"qa": {}}}, "neither directly nor from another Stage"),
         (UP, {}, "has not been verified in qa or uat"),
         (UP, {"verifiedIn": {"qa": {}}}, None),
         ({**UP, "availabilityStrategy": "All"}, {"verifiedIn": {"qa": {}}}, "has not been verified in uat"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from kargo_py.api.stage import Stage
 from kargo_py.argocd.application import Application, Metadata
 from kargo_py.controllers.promotion import PromotionReconciler
+from kargo_py.controllers.running import Options, assemble
 from kargo_py.controllers.world import (
     STAGES,
     Models,
@@ -26,11 +28,14 @@ from kargo_py.controllers.world import (
 )
 from kargo_py.deployers.argocd import ArgoCD
 from kargo_py.deployers.base import Awaited
+from kargo_py.engine.execution import Answer, Patience
 from kargo_py.kube.cache import Cache
 from kargo_py.kube.client import Page
 from kargo_py.kube.events import EventRecorder
 from kargo_py.kube.resources import Key
-from tests.engine.calling import executor
+from kargo_py.steps.base import Erred, StepContext
+from kargo_py.steps.step import Work
+from tests.engine.calling import Told, context_of, executor
 from tests.kube.fakes import ScriptedClient
 
 SHARD = "kargo.akuity.io/shard"
@@ -225,3 +230,34 @@ async def test_unreadable_is_told_once(logged: list[Any]) -> None:
     assert len(logged) == 1
     assert "spec.requestedFreight: " in logged[0]["why"]
     assert isinstance(models.read(mended), Stage)
+
+
+@pytest.mark.looptime
+async def test_bounds_of_calls() -> None:
+    """Of one kind of work as many calls run at once, and each as long, as the controllers were told."""
+    client: Any = ScriptedClient()
+    options = Options(step_limits={Work.NETWORK: 1}, patience=Patience(longest=60), work_dir="/proc/none")
+    calls = assemble(client, client, "me", options).world.executor
+
+    async def hang(_: StepContext) -> None:
+        await asyncio.Event().wait()
+
+    async def call(key: str) -> Answer | None:
+        return await calls.call(key, Told(hang), context_of(), time_left=None, done=lambda: None)
+
+    assert [await call(key) for key in "ab"] == [None, None]
+    assert [bool(calls.queued(key)) for key in "ab"] == [False, True]
+    await asyncio.sleep(60)
+    answer = await call("a")
+    await calls.aclose()
+
+    assert isinstance(answer, Erred)
+    assert "took longer than 1m0s" in answer.message
+
+
+def test_where_the_user_interface_is() -> None:
+    """``ctx.uiBaseUrl`` is what the controllers were told."""
+    client: Any = ScriptedClient()
+    options = Options(ui_base_url="https://kargo.example.com", work_dir="/proc/none")
+
+    assert assemble(client, client, "me", options).world.ui_base_url == "https://kargo.example.com"

@@ -19,15 +19,19 @@ from typing import Any
 import structlog
 
 from kargo_py.api.promotion import StepStatus
+from kargo_py.controllers.running import Options, Parts, assemble, run_assembly
 from kargo_py.engine.execution import Executor, Patience
 from kargo_py.engine.guarding import described
+from kargo_py.local.apiserver.client import client_of
 from kargo_py.steps.base import Finished, StepContext
 from kargo_py.steps.step import Work
 from tests.engine.calling import Told, context_of, executor
+from tests.protocol.universe import Universe
 
 DONE = Finished(StepStatus.SUCCEEDED, "done")
 LIMIT = 0.3
 LONG = 3600.0
+ERRED = 'error running step "step-1": '
 
 
 async def sleeps(_: StepContext) -> Finished:
@@ -124,6 +128,29 @@ def twice() -> list[str]:
     return [*found, str(signal.getsignal(signal.SIGURG) is signal.SIG_DFL)]
 
 
+def in_a_program() -> list[str]:
+    """As the controllers put the parts together: what becomes of that Promotion, and of one after it."""
+
+    async def promotions() -> list[str]:
+        world = Universe()
+        options = Options(instance="me", patience=Patience(blocked=LIMIT), interrupts=True, work_dir="/proc/none")
+        told = Parts({"sleeps": Told(sleeps), "quick": Told(is_quick)})
+        async with world.core, asyncio.timeout(60):
+            await world.prepare()
+            client = client_of(world.core)
+            ours = asyncio.create_task(run_assembly(assemble(client, client, "me", options, parts=told), options))
+            await world.run({"uses": "sleeps"})
+            ends = [f"{await world.ended()}: {world.message().removeprefix(ERRED)}"]
+            await world.run({"uses": "quick"}, name="p2")
+            phase, (step,) = await world.ended("p2"), world.promotion("p2")["status"]["stepExecutionMetadata"]
+            ends.append(f"{phase}: {step['message']}")
+            ours.cancel()
+            await asyncio.wait([ours])
+        return ends
+
+    return asyncio.run(promotions())
+
+
 CASES: dict[str, Callable[[], list[str]]] = {
     "sleeps": lambda: asyncio.run(answers(watching(), sleeps, is_quick)),
     "asks API servers": lambda: asyncio.run(answers(watching(), sleeps, is_quick, work=Work.API)),
@@ -137,6 +164,7 @@ CASES: dict[str, Callable[[], list[str]]] = {
     "sleeps in a thread": lambda: in_a_thread(blocks_a_little, is_quick),
     "the signal is taken": with_the_signal_taken,
     "twice": twice,
+    "in a program": in_a_program,
 }
 
 

@@ -57,6 +57,14 @@ def test_the_signal_of_somebody_else(outcomes: Outcomes) -> None:
     assert set(outcomes["the signal is taken"]["logged"]) == {"event loop blocked"}
 
 
+def test_in_a_program(outcomes: Outcomes) -> None:
+    """The Promotion is Errored and says why; the next one is promoted."""
+    interrupted, quick = outcomes["in a program"]["answers"]
+    assert is_interrupted(interrupted), interrupted
+    assert quick == "Succeeded: done"
+    assert "event loop blocked" in outcomes["in a program"]["logged"]
+
+
 def test_one_after_the_other(outcomes: Outcomes) -> None:
     """The signal is given back at the end."""
     *answers, given_back = outcomes["twice"]["answers"]

@@ -334,6 +334,13 @@ def test_pauses(errors: int, asked: float | None, least: float) -> None:
     assert least <= pause_after(errors, asked) <= least + 1
 
 
+def test_pauses_differ() -> None:
+    """What fails at the same time is not tried again at the same time."""
+    pauses = [pause_after(3, None) for _ in range(100)]
+
+    assert max(pauses) - min(pauses) > 0.5
+
+
 @pytest.mark.parametrize(
     ("retry", "threshold", "timeout"),
     [

@@ -386,6 +386,23 @@ async def test_a_template_that_changes_while_it_waits() -> None:
     assert "StepsReplaced" not in reasons(world)
 
 
+async def test_freight_that_may_be_taken_no_more() -> None:
+    """Whether the Stage may take it is looked at again when the Promotion begins, and no more while it runs."""
+    sources = {"stages": ["test"]}
+    async with prepared(requestedFreight=[{"origin": ORIGIN, "sources": sources}]) as (world, argo), world.process():
+        await change(world, FREIGHTS, "f1", {"status": {"approvedFor": {"dev": {}}}}, subresource="status")
+        await queue(world, argo)
+        await world.until(lambda: "admittedAt" in world.promotion()["status"])
+        await change(world, FREIGHTS, "f1", {"status": {"approvedFor": None}}, subresource="status")
+        await asyncio.sleep(100)  # what runs is looked at meanwhile
+        argo.application(APP.name).finish_hook()
+        assert await world.ended("p0") == "Succeeded"
+        assert await world.ended() == "Errored"
+
+    assert 'Freight "f1" has not been verified in test' in world.message()
+    assert len(world.starts()) == 1
+
+
 async def test_edited_before_it_is_on_record() -> None:
     """Its author may still correct it; what it says then is what counts."""
     async with prepared() as (world, argo), world.process():

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from structlog.testing import capture_logs
 
 from kargo_py.api.promotion import StepStatus
 from kargo_py.controllers.lookups import SECRETS
-from kargo_py.controllers.world import PROMOTIONS
+from kargo_py.controllers.world import PROMOTIONS, STAGES
 from kargo_py.engine.work_dirs import WorkDirs
 from kargo_py.kube.codec import JSON, encode
 from kargo_py.kube.errors import Forbidden, Unreachable
+from kargo_py.kube.resources import Key
 from kargo_py.steps.base import Erred, Finished, StepContext, StepOutcome, StopOutcome, Waiting
 from kargo_py.steps.config import Config
 from kargo_py.steps.step import Effect, Step, StepFailed, Work, WorkDirUse
@@ -274,6 +276,7 @@ async def test_effects_that_may_not_be_repeated() -> None:
             "Errored",
             "output of step step-1 is 2.3 MiB, at most 512 KiB",
         ),
+        (asyncio.Event().wait, "Errored", "one call of the step took longer than 1h0m0s and was cancelled"),
     ],
 )
 async def test_what_a_step_may_do(act: Any, phase: str, message: str) -> None:
@@ -282,10 +285,10 @@ async def test_what_a_step_may_do(act: Any, phase: str, message: str) -> None:
     async def answers(_: StepContext) -> StepOutcome:
         if isinstance(act, BaseException):
             raise act
-        answer: StepOutcome = act
+        answer: StepOutcome = await act() if callable(act) else act
         return answer
 
-    play = await played(toy(), toy=Toy(answers))
+    play = await played(toy(), toy=Toy(answers), seconds=4000)
 
     assert play.world.phase() == phase
     assert message in play.world.message()
@@ -301,7 +304,7 @@ async def test_errors_are_counted_in_a_row() -> None:
     assert play.world.message() == 'step "step-1" met error threshold of 3: no luck'
     assert play.step(0)["errorCount"] == 3
     assert [context.errors for context in kind.calls] == [0, 1, 2, 0, 1, 2]
-    pauses = [later - before for before, later in zip(kind.times, kind.times[1:], strict=False)]
+    pauses = [later - before for before, later in pairwise(kind.times)]
     assert all(low <= pause <= low + 1.5 for low, pause in zip((1, 2, 5, 1, 2), pauses, strict=True))
 
 
@@ -321,12 +324,20 @@ async def test_an_error_that_is_retried_is_told() -> None:
             assert kind.times[1] - kind.times[0] >= 50
 
 
+class Punctual(Toy):
+    """Sees to its time itself, and does not."""
+
+    keeps_time = True
+
+
 @pytest.mark.parametrize(
-    ("retry", "last"), [({}, 600.0), ({"timeout": "40s"}, 40.0)], ids=["without a time-out", "with one"]
+    ("made", "retry", "last"),
+    [(Toy, {}, 600.0), (Toy, {"timeout": "40s"}, 40.0), (Punctual, {"timeout": "40s"}, 40.0)],
+    ids=["without a time-out", "with one", "with one that the step keeps itself"],
 )
-async def test_errors_that_pass(retry: dict[str, str], last: float) -> None:
+async def test_errors_that_pass(made: type[Toy], retry: dict[str, str], last: float) -> None:
     """They do not count as long as the step has time; then they end it. Nothing goes on for ever."""
-    kind = Toy(Unreachable("connection refused"))
+    kind = made(Unreachable("connection refused"))
     play = await played(toy(retry=retry), toy=kind)
 
     assert play.world.phase() == "Errored"
@@ -350,12 +361,36 @@ async def test_time_outs_are_on_time(act: Any) -> None:
     assert ended in {"2026-11-30T12:01:30Z", "2026-11-30T12:01:31Z"}
 
 
+async def test_what_follows_a_time_out() -> None:
+    """The call that is under way is cancelled just then; after that the step ends as it says itself."""
+    did: list[tuple[str, float]] = []
+
+    async def hangs(context: StepContext) -> StepOutcome:
+        try:
+            return await hang(context)
+        finally:
+            did.append(("cancelled", asyncio.get_running_loop().time()))
+
+    class Tidy(Toy):
+        async def time_out(self, context: StepContext, message: str) -> StepOutcome:
+            did.append(("ends", asyncio.get_running_loop().time()))
+            return Finished(StepStatus.FAILED, f"{message}; tidied up")
+
+    tidy = Tidy(hangs)
+    play = await played(toy(retry={"timeout": "90s"}), toy=tidy)
+
+    assert (play.world.phase(), play.world.message()) == ("Failed", 'step "step-1" timed out after 1m30s; tidied up')
+    assert [what for what, _ in did] == ["cancelled", "ends"]
+    assert all(at - tidy.times[0] == pytest.approx(90, abs=0.5) for _, at in did)
+
+
 async def test_a_time_in_the_past_means_now() -> None:
-    kind = Toy(Waiting("a moment", look_after=-3600), DONE)
+    """But not in a busy loop."""
+    kind = Toy(*[Waiting("a moment", look_after=-3600)] * 5, DONE)
     play = await played(toy(), toy=kind)
 
     assert play.world.phase() == "Succeeded"
-    assert kind.times[1] - kind.times[0] < 1
+    assert all(0.04 < later - before < 1 for before, later in pairwise(kind.times))
 
 
 async def test_an_abort_ends_a_call() -> None:
@@ -382,15 +417,27 @@ async def test_an_abort_ends_a_call() -> None:
 
 
 async def test_a_long_call_holds_up_nobody() -> None:
-    """Neither another Promotion nor the end of the process."""
+    """Neither Promotions to other Stages, more of them than work at once, nor the end of the process."""
     world = Universe()
     async with world.core:
         await world.prepare()
-        async with world.process(further={"toy": Toy(hang)}):
-            await world.run(toy())
-            await world.until(lambda: world.phase() == "Running")
-            await world.write({"metadata": {"labels": {"a": "b"}}})
-        assert world.phase() == "Running"
+        stage = world._object(STAGES, Key(PROJECT, "dev"))["spec"]
+        names = [f"s{number}" for number in range(20)]
+        long, short = Toy(hang), Toy()
+        async with world.process(further={"long": long, "short": short}):
+            for name in names:
+                await world._create(STAGES, name, spec=stage)
+                steps = [toy("long"), toy("short")]
+                await world._create(PROMOTIONS, f"{name}.1", spec={"stage": name, "freight": "f1", "steps": steps})
+            await world.until(lambda: all(world.phase(f"{name}.1") == "Running" for name in names), seconds=30)
+            began = asyncio.get_running_loop().time()
+            await world.run(toy("short"))
+            assert await world.ended() == "Succeeded"
+            assert asyncio.get_running_loop().time() - began < 1
+            leaving = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - leaving < 1
+        assert [world.phase(f"{name}.1") for name in names] == ["Running"] * len(names)
+    assert (len(long.calls), len(short.calls)) == (len(names), 1)
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -506,13 +553,14 @@ async def test_a_lost_working_directory(tmp_path: Path, needed: bool) -> None:
         return DONE
 
     one, two = Toy(fill("one"), use=WorkDirUse.FILLS), Toy(fill("two"), use=WorkDirUse.FILLS)
-    kinds = {"one": one, "two": two, "read": Toy(read, use=WorkDirUse.READS), "other": Toy(other)}
+    plain = Toy(other)
+    kinds = {"one": one, "two": two, "plain": plain, "read": Toy(read, use=WorkDirUse.READS), "other": Toy(other)}
     world = Universe()
     async with world.core:
         await world.prepare()
         here = executor(work_dirs=WorkDirs(tmp_path / "here"))
         async with world.process(further={**kinds, "toy": Toy(hang)}, executor=here) as process:
-            await world.run(toy("one"), toy("two"), toy(), toy("read" if needed else "other"))
+            await world.run(toy("one"), toy("plain"), toy("two"), toy(), toy("read" if needed else "other"))
             await world.until(lambda: world.phase() == "Running")
             await process.kill()
         await asyncio.to_thread((tmp_path / "there").mkdir)
@@ -523,7 +571,7 @@ async def test_a_lost_working_directory(tmp_path: Path, needed: bool) -> None:
             left = await asyncio.to_thread(os.listdir, tmp_path / "there")
     assert left == []
     assert seen == (["one", "two"] if needed else [])
-    assert (len(one.calls), len(two.calls)) == ((2, 2) if needed else (1, 1))
+    assert (len(one.calls), len(two.calls), len(plain.calls)) == ((2, 2, 1) if needed else (1, 1, 1))
 
 
 async def test_a_time_out_that_passed_meanwhile() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
 import pytest
@@ -149,6 +150,23 @@ async def test_intents_that_are_nothing_new() -> None:
             assert await world.ended(seconds=60) == "Errored"
     assert "Intend, again and again" in world.message()
     assert len(kind.calls) < 20
+
+
+async def test_intents_that_are_always_new() -> None:
+    """A step that has ever more written before it goes on can be aborted."""
+    world = Universe()
+    numbers = count()
+
+    async def intend(_: StepContext) -> StepOutcome:
+        return Intend([], output={"number": next(numbers)})
+
+    async with world.core:
+        await world.prepare()
+        async with world.process(further={"toy": Toy(intend)}):
+            await world.run(toy())
+            await world.until(lambda: world.phase() == "Running")
+            await world.abort()
+            assert await world.ended(seconds=60) == "Aborted"
 
 
 # -- taken over --------------------------------------------------------------------------------------------------------
