@@ -140,6 +140,26 @@ async def test_what_the_page_says(case: str) -> None:
     assert sum(spent.values()) == sum(writes) + reads
 
 
+async def test_what_is_looked_at() -> None:
+    """A Stage is looked at when a Promotion is made, and not again while that runs, whatever Argo CD does.
+
+    Then when it has ended, when Argo CD has looked at what it left, and when that has stood for long enough.
+    """
+    async with universe() as (world, argo), world.process() as process:
+        desk = Desk(world, argo)
+        await desk.promote()
+        await asyncio.sleep(SETTLED)
+        stages = process.stages.stats.reconciles
+        argo.application(APP.name).next_sync(hang=True)
+        name = await desk.create()
+        await world.until(lambda: "hook" in str(world.promotion(name).get("status")))
+        assert process.stages.stats.reconciles - stages == 1
+        argo.application(APP.name).finish_hook()
+        assert await world.ended(name) == "Succeeded"
+        await asyncio.sleep(SETTLED)
+        assert process.stages.stats.reconciles - stages == 4
+
+
 def test_no_other_case() -> None:
     """The page has these cases and no other."""
     assert told().keys() == CASES.keys()
