@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import ClassVar
 
-from kargo_py.api.types import Model, Time
+from kargo_py.api.types import ListOf, Model, Time
 
 GROUP = "kargo.akuity.io"
 VERSION = "v1alpha1"
@@ -38,8 +38,8 @@ class ObjectMeta(Model):
     deletion_timestamp: Time | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    finalizers: Sequence[str] = ()
-    owner_references: Sequence[OwnerReference] = ()
+    finalizers: ListOf[str] = ()
+    owner_references: ListOf[OwnerReference] = ()
 
 
 class KubeObject(Model):
