@@ -93,21 +93,24 @@ class StageReconciler:
 
     def _if_bereft(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         """The Stage, if it does not name a Promotion any more that has not ended: that was not written by us."""
-        if old is None or new is None:
+        current = current_name(old)
+        if old is None or new is None or not current:
             return ()
         key = JSON.meta(old).key
-        return (key,) if self._is_under_way(key.namespace, current_name(old)) else ()
+        named = self._world.promotions.get(Key(key.namespace, current))
+        return (key,) if named is not None and not has_ended(named) else ()
 
-    def _is_under_way(self, namespace: str, promotion: str) -> bool:
-        """Whether there is a *promotion* of that name that has not ended."""
-        named = self._world.promotions.get(Key(namespace, promotion)) if promotion else None
-        return named is not None and not has_ended(named)
-
-    def _current(self, key: Key) -> str:
-        """The Promotion that the Stage names as its current one; "" if none, or if the Stage cannot be read."""
+    def _current(self, key: Key) -> JsonObject | None:
+        """The Promotion of the Stage that it names as its current one; None also if the Stage cannot be read."""
         stage = self._world.stage_models.read(self._world.stages.get(key))
         current = stage.status.current_promotion if stage is not None else None
-        return current.name if current is not None else ""
+        named = self._world.promotions.get(Key(key.namespace, current.name)) if current is not None else None
+        return named if named is not None and key in stage_of(named) else None
+
+    def _is_judged(self, key: Key) -> bool:
+        """Whether a verdict counts for the Stage now: not while its current Promotion runs, whose end wakes it."""
+        current = self._current(key)
+        return current is None or has_ended(current)
 
     def _stages_of_promotion(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         """The Stage, unless all that is new is that its current Promotion has begun."""
@@ -117,7 +120,7 @@ class StageReconciler:
         stages = stage_of(promotion)
         if old is None or new is None or not (has_not_begun(old) and is_running(new)) or _spec_differs(old, new):
             return stages
-        return [key for key in stages if self._current(key) != JSON.meta(new).key.name]
+        return [key for key in stages if self._current(key) is not new]
 
     def _stages_concerned(self, watch: Watch[T]) -> Callable[[T | None, T | None], Iterable[Key]]:
         """The Stages of which some check, of whatever kind, is about the changed object."""
@@ -132,11 +135,11 @@ class StageReconciler:
         return concerned
 
     def _stages_with_check(self, uses: str, target: Key) -> Iterable[Key]:
-        """Those that are judged by such a check now: none while its current Promotion runs, whose end wakes it."""
+        """Those that are judged by such a check now."""
         index = f"checked:{uses}"
         holding = [JSON.meta(stage).key for stage in self._world.stages.indexed(index, target)]
         holding += [key for p in self._world.promotions.indexed(index, target) for key in stage_of(p)]
-        return [key for key in dict.fromkeys(holding) if not self._is_under_way(key.namespace, self._current(key))]
+        return [key for key in dict.fromkeys(holding) if self._is_judged(key)]
 
     def _stages_checking(self, old: Application | None, new: Application | None) -> Iterable[Key]:
         app = new or old

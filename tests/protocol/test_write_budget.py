@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kargo_py.controllers.world import FREIGHTS, PROMOTIONS
+from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES
+from kargo_py.kube.codec import JSON, encode
+from kargo_py.kube.resources import Key
 from kargo_py.kube.rest import RestClient
 from kargo_py.local.argocd.simulator import ArgoCD
 from kargo_py.steps.argocd_update import USES
-from tests.protocol.universe import APP, REPO, Line, Universe, universe
+from tests.protocol.universe import APP, PROJECT, REPO, Line, Universe, universe
 
 pytestmark = pytest.mark.looptime
 
@@ -158,6 +160,19 @@ async def test_what_is_looked_at() -> None:
         assert await world.ended(name) == "Succeeded"
         await asyncio.sleep(SETTLED)
         assert process.stages.stats.reconciles - stages == 4
+
+
+async def test_a_promotion_of_another_stage_keeps_no_stage_from_being_judged() -> None:
+    """A Stage may name one as its current Promotion, by somebody else's mistake: that is not waited for."""
+    dev = Key(PROJECT, "dev")
+    async with universe() as (world, argo), world.process():
+        await Desk(world, argo).promote()
+        await asyncio.sleep(SETTLED)
+        await world.create(PROMOTIONS, "other", {"spec": {"stage": "elsewhere", "freight": "f1"}})
+        body = encode({"status": {"currentPromotion": {"name": "other"}}})
+        await world.user.patch(STAGES, dev, body, codec=JSON, subresource="status")
+        argo.application(APP.name).health("Degraded")
+        await world.until(lambda: world._object(STAGES, dev)["status"]["health"]["status"] == "Unhealthy")
 
 
 def test_no_other_case() -> None:
