@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import StringConstraints
 
 from kargo_py.api.meta import KubeObject
 from kargo_py.api.receivers import ConfigStatus, WebhookReceiver
-from kargo_py.api.types import Json, Model
+from kargo_py.api.types import Json, ListOf, Model
 
 
 class SecretReference(Model):
@@ -33,7 +32,7 @@ class GitClientConfig(Model):
 class ClusterConfigSpec(Model):
     """Settings for all Projects."""
 
-    webhook_receivers: Sequence[WebhookReceiver] = ()
+    webhook_receivers: ListOf[WebhookReceiver] = ()
     """Where registries and Git hosts tell of something new. kargo-py receives nothing and keeps this for Kargo."""
     git_client: GitClientConfig | None = None
     """Who makes the commits of promotion steps, e.g. {name: Kargo, email: kargo@example.com}."""

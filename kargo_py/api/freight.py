@@ -8,7 +8,7 @@ from hashlib import sha1
 from typing import ClassVar, Literal
 
 from kargo_py.api.meta import KubeObject
-from kargo_py.api.types import Duration, Json, JsonObject, KubernetesName, Model, Time
+from kargo_py.api.types import Duration, Json, JsonObject, KubernetesName, ListOf, Model, Time
 
 
 class FreightOrigin(Model):
@@ -92,13 +92,13 @@ class FreightReference(Model):
     """Name of the Freight."""
     origin: FreightOrigin | None = None
     """Where the Freight came from."""
-    commits: Sequence[GitCommit] = ()
+    commits: ListOf[GitCommit] = ()
     """Commits in the Freight."""
-    images: Sequence[Image] = ()
+    images: ListOf[Image] = ()
     """Images in the Freight."""
-    charts: Sequence[Chart] = ()
+    charts: ListOf[Chart] = ()
     """Charts in the Freight."""
-    artifacts: Sequence[ArtifactReference] = ()
+    artifacts: ListOf[ArtifactReference] = ()
     """Other artifacts in the Freight."""
 
 
@@ -149,13 +149,13 @@ class Freight(KubeObject):
     """When the artifacts were discovered; creation time if absent."""
     origin: FreightOrigin
     """Where the Freight comes from, e.g. {kind: Warehouse, name: shop}. It cannot change."""
-    commits: Sequence[GitCommit] = ()
+    commits: ListOf[GitCommit] = ()
     """Commits in the Freight."""
-    images: Sequence[Image] = ()
+    images: ListOf[Image] = ()
     """Images in the Freight."""
-    charts: Sequence[Chart] = ()
+    charts: ListOf[Chart] = ()
     """Charts in the Freight."""
-    artifacts: Sequence[ArtifactReference] = ()
+    artifacts: ListOf[ArtifactReference] = ()
     """Other artifacts in the Freight."""
     status: FreightStatus = FreightStatus()
     """Where the Freight is and how far it got."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import ClassVar
 
-from kargo_py.api.types import Model, Time
+from kargo_py.api.types import ListOf, Model, Time
 
 GROUP = "kargo.akuity.io"
 VERSION = "v1alpha1"
@@ -38,8 +38,8 @@ class ObjectMeta(Model):
     deletion_timestamp: Time | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    finalizers: Sequence[str] = ()
-    owner_references: Sequence[OwnerReference] = ()
+    finalizers: ListOf[str] = ()
+    owner_references: ListOf[OwnerReference] = ()
 
 
 class KubeObject(Model):
@@ -84,18 +84,12 @@ def set_condition(conditions: Iterable[Condition], new: Condition, now: datetime
 
     By Kubernetes' rules: ``lastTransitionTime`` moves exactly when the status changes.
     """
-    out = []
-    found = False
+    rest = list(conditions)
+    known = next((index for index, old in enumerate(rest) if old.type == new.type), len(rest))
+    kept = next((old.last_transition_time for old in rest[known : known + 1] if old.status == new.status), None)
     cut = new.message.encode()[:MAX_CONDITION_MESSAGE].decode(errors="ignore")
-    fresh = new.replace(message=cut, last_transition_time=Time.of(now))
-    for old in conditions:
-        if old.type != new.type:
-            out.append(old)
-        elif not found:
-            found = True
-            kept = old.last_transition_time if old.status == new.status else None
-            out.append(fresh.replace(last_transition_time=kept) if kept else fresh)
-    return tuple(out if found else [*out, fresh])
+    fresh = new.replace(message=cut, last_transition_time=kept or Time.of(now))
+    return (*rest[:known], fresh, *drop_condition(rest[known:], new.type))
 
 
 def drop_condition(conditions: Iterable[Condition], type_: str) -> tuple[Condition, ...]:

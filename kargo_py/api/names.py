@@ -215,7 +215,7 @@ def _chart(chart: Chart) -> str:
 
 
 def _sanitized(text: str) -> str:
-    return "".join(c for c in text if c.isprintable()).strip()
+    return text.strip() if text.isprintable() else "".join(c for c in text if c.isprintable()).strip()
 
 
 _GIT_URL = re.compile(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from kargo_py.api.meta import Condition, KubeObject
-from kargo_py.api.types import Model
+from kargo_py.api.types import ListOf, Model
 
 
 class HealthCount(Model):
@@ -37,7 +36,7 @@ class ProjectStats(Model):
 class ProjectStatus(Model):
     """How a Project is."""
 
-    conditions: Sequence[Condition] = ()
+    conditions: ListOf[Condition] = ()
     """Conditions of the Project."""
     stats: ProjectStats | None = None
     """How many Warehouses and Stages the Project has, and how many of them are healthy."""

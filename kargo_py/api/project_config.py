@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import StringConstraints
 
 from kargo_py.api.meta import KubeObject
 from kargo_py.api.receivers import ConfigStatus, WebhookReceiver
-from kargo_py.api.types import KUBERNETES_NAME_PATTERN, Json, Model
+from kargo_py.api.types import KUBERNETES_NAME_PATTERN, Json, ListOf, Model
 
 
 class LabelRequirement(Model):
@@ -19,7 +18,7 @@ class LabelRequirement(Model):
     """Key of the label, e.g. env."""
     operator: str
     """In, NotIn, Exists or DoesNotExist."""
-    values: Sequence[str] = ()
+    values: ListOf[str] = ()
     """The values for In and NotIn, e.g. [dev, test]; none for the others."""
 
 
@@ -30,7 +29,7 @@ class StageSelector(Model):
     """Name of the Stage, e.g. dev; or a pattern: glob:test-* or regex:^test-[0-9]+$."""
     match_labels: dict[str, str] = {}
     """Labels that a Stage must have, e.g. {env: dev}."""
-    match_expressions: Sequence[LabelRequirement] = ()
+    match_expressions: ListOf[LabelRequirement] = ()
     """More demands on the labels, e.g. [{key: env, operator: In, values: [dev, test]}]."""
 
 
@@ -50,10 +49,10 @@ class PromotionPolicy(Model):
 class ProjectConfigSpec(Model):
     """Settings of a Project."""
 
-    promotion_policies: Sequence[PromotionPolicy] = ()
+    promotion_policies: ListOf[PromotionPolicy] = ()
     """Which Stages are promoted to automatically, e.g. [{stageSelector: {name: dev}, autoPromotionEnabled: true}].
     A Stage that no policy selects waits for people."""
-    webhook_receivers: Sequence[WebhookReceiver] = ()
+    webhook_receivers: ListOf[WebhookReceiver] = ()
     """Where registries and Git hosts tell of something new. kargo-py receives nothing and keeps this for Kargo."""
     freight_links: Json = None
     """Links that Kargo's user interface shows beside Freight."""

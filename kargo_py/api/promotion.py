@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 
 from kargo_py.api.freight import FreightOrigin, FreightReference, collection_id
 from kargo_py.api.meta import Condition, KubeObject
-from kargo_py.api.types import Duration, Json, JsonObject, KubernetesName, Model, Time
+from kargo_py.api.types import Duration, Json, JsonObject, KubernetesName, ListOf, Model, Time
 
 
 class PromotionPhase(StrEnum):
@@ -101,7 +101,7 @@ class PromotionStep(Model):
     """If true, an error of this step does not fail the Promotion, and the next step runs. Default: false."""
     retry: PromotionStepRetry | None = None
     """How long and how often the step is tried, e.g. {timeout: 10m, errorThreshold: 3}."""
-    vars: Sequence[ExpressionVariable] = ()
+    vars: ListOf[ExpressionVariable] = ()
     """Variables for this step only, e.g. [{name: app, value: shop}]; they go before those of the Promotion."""
     config: Json = None
     """Configuration of the step, e.g. {apps: [{name: shop}]}; its form depends on the kind of step. Any value in it may
@@ -124,9 +124,9 @@ class PromotionSpec(Model):
     """Promote the newest Freight available to the Stage that comes from here, e.g. {kind: Warehouse, name: shop}."""
     target: Annotated[str, StringConstraints(max_length=253)] | None = None
     """Only the commercial Kargo acts on this."""
-    vars: Sequence[ExpressionVariable] = ()
+    vars: ListOf[ExpressionVariable] = ()
     """Variables that the expressions of all steps can use, e.g. [{name: branch, value: main}]."""
-    steps: Annotated[Sequence[PromotionStep], Field(min_length=1)] | None = None
+    steps: Annotated[ListOf[PromotionStep], Field(min_length=1)] | None = None
     """The steps, run one after another, e.g. [{uses: argocd-update, config: {apps: [{name: shop}]}}]. They are those of
     the Stage's template, with tasks replaced by their steps."""
 
@@ -188,7 +188,7 @@ class OperationRecord(Model):
     """When the other controller started, by its own clock."""
     finished_at: Time | None = None
     """When the other controller ended, by its own clock."""
-    changed_fields: Sequence[str] = ()
+    changed_fields: ListOf[str] = ()
     """JSON pointers of the fields that the start changed."""
 
 
@@ -199,7 +199,7 @@ class FreightCollection(Model):
     """SHA-1 of the sorted names of the Freight joined by commas."""
     items: Mapping[str, FreightReference] = {}
     """The Freight by origin, e.g. Warehouse/my-warehouse."""
-    verification_history: Sequence[JsonObject] = ()
+    verification_history: ListOf[JsonObject] = ()
     """Verifications of this collection, newest first; at most 10. VerificationInfo reads one."""
 
     @property
@@ -226,7 +226,7 @@ class PromotionStatus(Model):
     """What the Freight contained."""
     freight_collection: FreightCollection | None = None
     """All the Freight that the Stage has once this Promotion succeeded."""
-    health_checks: Sequence[HealthCheckStep] = ()
+    health_checks: ListOf[HealthCheckStep] = ()
     """Health checks that the successful steps left for the Stage."""
     started_at: Time | None = None
     """When the Promotion began to run."""
@@ -234,15 +234,15 @@ class PromotionStatus(Model):
     """When the Promotion ended."""
     current_step: int = 0
     """Index of the step that runs, from 0."""
-    step_execution_metadata: Sequence[StepExecutionMetadata] = ()
+    step_execution_metadata: ListOf[StepExecutionMetadata] = ()
     """How each step went, in the order of the steps."""
     state: Json = None
     """Output of the steps by alias, and under kargo-py.io/operations the recorded intents."""
     admitted_at: Time | None = None
     """An addition of kargo-py: since when the spec may not change any more."""
-    conditions: Sequence[Condition] = ()
+    conditions: ListOf[Condition] = ()
     """An addition of kargo-py: Finished and Succeeded, for kubectl wait."""
-    operations: Sequence[OperationRecord] = ()
+    operations: ListOf[OperationRecord] = ()
     """An addition of kargo-py: what the steps started in other controllers and how it ended."""
 
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from kargo_py.api.meta import KubeObject
 from kargo_py.api.promotion import ExpressionVariable, PromotionStep
-from kargo_py.api.types import Model
+from kargo_py.api.types import ListOf, Model
 
 
 class PromotionTaskSpec(Model):
     """The steps of a task and the variables they use."""
 
-    vars: Sequence[ExpressionVariable] = ()
+    vars: ListOf[ExpressionVariable] = ()
     """Variables of the steps, with their defaults, e.g. [{name: app}, {name: branch, value: main}]. A step that uses
     the task may set them; one without a value must be set there."""
-    steps: Annotated[Sequence[PromotionStep], Field(min_length=1)]
+    steps: Annotated[ListOf[PromotionStep], Field(min_length=1)]
     """The steps that stand in for the task, in their order. None may refer to another task."""
 
 

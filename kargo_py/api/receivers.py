@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kargo_py.api.meta import Condition
-from kargo_py.api.types import JsonObject, KubernetesName, Model
+from kargo_py.api.types import JsonObject, KubernetesName, ListOf, Model
 
 
 class WebhookReceiver(Model):
@@ -56,11 +56,11 @@ class WebhookReceiverDetails(Model):
 class ConfigStatus(Model):
     """How the settings were taken."""
 
-    conditions: Sequence[Condition] = ()
+    conditions: ListOf[Condition] = ()
     """Conditions: Ready."""
     observed_generation: int = 0
     """The metadata.generation that was last acted on."""
     last_handled_refresh: str = ""
     """The value of the annotation kargo.akuity.io/refresh that was last acted on."""
-    webhook_receivers: Sequence[WebhookReceiverDetails] = ()
+    webhook_receivers: ListOf[WebhookReceiverDetails] = ()
     """Where the receivers can be reached."""

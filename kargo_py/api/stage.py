@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
@@ -16,7 +16,7 @@ from kargo_py.api.promotion import (
     PromotionStatus,
     PromotionStep,
 )
-from kargo_py.api.types import Json, JsonObject, KubernetesName, Model, PlainDuration, Time
+from kargo_py.api.types import Json, JsonObject, KubernetesName, ListOf, Model, PlainDuration, Time
 
 MAX_HISTORY = 10
 """How many Freight collections, and verifications of one collection, a Stage remembers."""
@@ -72,7 +72,7 @@ class FreightSources(Model):
 
     direct: bool = False
     """Straight from the Warehouse, through no other Stage. Default: false."""
-    stages: Sequence[str] = ()
+    stages: ListOf[str] = ()
     """From these Stages, once verified there, e.g. [test]."""
     required_soak_time: PlainDuration | None = None
     """How long Freight must have stayed in an upstream Stage, e.g. 1h30m. Default: not at all."""
@@ -94,9 +94,9 @@ class FreightRequest(Model):
 class PromotionTemplateSpec(Model):
     """The steps of the Promotions to a Stage."""
 
-    vars: Sequence[ExpressionVariable] = ()
+    vars: ListOf[ExpressionVariable] = ()
     """Variables that the expressions of all steps can use, e.g. [{name: branch, value: main}]."""
-    steps: Annotated[Sequence[PromotionStep], Field(min_length=1)] = ()
+    steps: Annotated[ListOf[PromotionStep], Field(min_length=1)] = ()
     """The steps, run one after another, e.g. [{uses: argocd-update, config: {apps: [{name: shop}]}}]. Each has either
     uses or task."""
 
@@ -138,11 +138,11 @@ class AnalysisRunArgument(Model):
 class Verification(Model):
     """How Freight is verified once it is in the Stage."""
 
-    analysis_templates: Sequence[AnalysisTemplateReference] = ()
+    analysis_templates: ListOf[AnalysisTemplateReference] = ()
     """Templates that are merged into one AnalysisRun, e.g. [{name: smoke-test}]."""
     analysis_run_metadata: AnalysisRunMetadata | None = None
     """Labels and annotations of the AnalysisRun, e.g. {labels: {team: shop}}."""
-    args: Sequence[AnalysisRunArgument] = ()
+    args: ListOf[AnalysisRunArgument] = ()
     """Arguments of the AnalysisRun, e.g. [{name: url, value: https://shop.example.com}]."""
 
 
@@ -151,9 +151,9 @@ class StageSpec(Model):
 
     shard: str = ""
     """Name of the shard whose controller is responsible, e.g. eu. Default: the controller of no shard."""
-    vars: Sequence[ExpressionVariable] = ()
+    vars: ListOf[ExpressionVariable] = ()
     """Variables that the expressions of all Promotions to this Stage can use, e.g. [{name: env, value: prod}]."""
-    requested_freight: Annotated[Sequence[FreightRequest], Field(min_length=1)]
+    requested_freight: Annotated[ListOf[FreightRequest], Field(min_length=1)]
     """The Freight this Stage takes: an entry for each origin, e.g.
     [{origin: {kind: Warehouse, name: shop}, sources: {direct: true}}]."""
     promotion_template: PromotionTemplate | None = None
@@ -170,7 +170,7 @@ class Health(Model):
 
     status: str = ""
     """Healthy, NotApplicable, Progressing, Unknown or Unhealthy."""
-    issues: Sequence[str] = ()
+    issues: ListOf[str] = ()
     """What is wrong, for people."""
     config: Json = None
     """The checks that were made."""
@@ -239,11 +239,11 @@ class AutoPromotionHold(Model):
 class StageStatus(Model):
     """How a Stage is and what is in it."""
 
-    conditions: Sequence[Condition] = ()
+    conditions: ListOf[Condition] = ()
     """Conditions: Ready, Reconciling, Healthy, Promoting, Verified."""
     last_handled_refresh: str = ""
     """The value of the annotation kargo.akuity.io/refresh that was last acted on."""
-    freight_history: Sequence[FreightCollection] = ()
+    freight_history: ListOf[FreightCollection] = ()
     """What was promoted here, newest first; at most 10."""
     freight_summary: str = ""
     """What is here now, in a few words."""

@@ -8,8 +8,9 @@ nothing. Values are taken strictly: a number where the API has a string is an er
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints
 from pydantic.json_schema import JsonSchemaValue
@@ -45,6 +46,25 @@ KubernetesName = Annotated[str, StringConstraints(min_length=1, max_length=253, 
 """A reference to another object by name: 1 to 253 characters of an RFC 1123 subdomain."""
 
 _INITIALISMS = {"id": "ID", "url": "URL", "urls": "URLs"}
+
+
+T = TypeVar("T")
+
+
+class _AsList:
+    """Has a Sequence read into a list, and what it holds written as it is.
+
+    For what is a Sequence to pydantic, it calls functions in Python: a tenth of the CPU of a whole Promotion.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        (item,) = get_args(source)
+        written = core_schema.simple_ser_schema("any")
+        return core_schema.list_schema(handler.generate_schema(item), strict=False, serialization=written)
+
+
+ListOf: TypeAlias = Annotated[Sequence[T], _AsList()]
+"""The type of a field that is a JSON array."""
 
 
 def wire_name(field: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
 
 from kargo_py.api.meta import Condition, KubeObject
-from kargo_py.api.types import JsonObject, Model, PlainDuration, Time
+from kargo_py.api.types import JsonObject, ListOf, Model, PlainDuration, Time
 
 RepoURL = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 """The URL of a repository."""
@@ -30,13 +29,13 @@ class GitSubscription(Model):
     """Which versions SemVer may take, e.g. ^1.2.0. Default: any."""
     strict_semvers: bool | None = None
     """Whether a tag must have all three parts of a version, as v1.2.0 has. Default: true."""
-    allow_tags_regexes: Sequence[str] = ()
+    allow_tags_regexes: ListOf[str] = ()
     """Only tags that match one of these regular expressions are taken, e.g. ^release-. Default: all tags."""
-    ignore_tags_regexes: Sequence[str] = ()
+    ignore_tags_regexes: ListOf[str] = ()
     """Tags that match one of these regular expressions are not taken."""
-    include_paths: Sequence[str] = ()
+    include_paths: ListOf[str] = ()
     """Only commits that change one of these paths are taken, e.g. charts/shop, glob:*.yaml or regex:^apps/."""
-    exclude_paths: Sequence[str] = ()
+    exclude_paths: ListOf[str] = ()
     """Commits that change nothing but these paths are not taken."""
     expression_filter: str = ""
     """An expression that must be true of a commit or tag, e.g. !(author contains 'bot')."""
@@ -67,9 +66,9 @@ class ImageSubscription(Model):
     """Whether a tag must have all three parts of a version, as 1.2.0 has. Default: true."""
     platform: str = ""
     """Only images for this platform are taken, e.g. linux/amd64. Default: all."""
-    allow_tags_regexes: Sequence[str] = ()
+    allow_tags_regexes: ListOf[str] = ()
     """Only tags that match one of these regular expressions are taken, e.g. ^v. Default: all tags."""
-    ignore_tags_regexes: Sequence[str] = ()
+    ignore_tags_regexes: ListOf[str] = ()
     """Tags that match one of these regular expressions are not taken."""
     cache_by_tag: bool | None = None
     """Whether what was read of a tag may be kept, because its tags are never moved. Default: false."""
@@ -126,7 +125,7 @@ class WarehouseSpec(Model):
     """How often the repositories are looked at, e.g. 10m. Default: 5m0s."""
     freight_creation_policy: Literal["Automatic", "Manual"] = "Automatic"
     """Whether Freight is made of new artifacts by itself (Automatic, the default) or by people only (Manual)."""
-    subscriptions: Annotated[Sequence[RepoSubscription], Field(min_length=1)]
+    subscriptions: Annotated[ListOf[RepoSubscription], Field(min_length=1)]
     """The repositories; each entry has exactly one of git, image, chart or another type of subscription. Freight has
     one artifact for each."""
     freight_creation_criteria: FreightCreationCriteria | None = None
@@ -159,7 +158,7 @@ class GitDiscoveryResult(Model):
     """URL of the repository."""
     subscription_name: str = ""
     """Name of the subscription."""
-    commits: Sequence[DiscoveredCommit] = ()
+    commits: ListOf[DiscoveredCommit] = ()
     """Commits that fit the subscription, best first."""
 
 
@@ -185,7 +184,7 @@ class ImageDiscoveryResult(Model):
     """The platform that the subscription asks for."""
     subscription_name: str = ""
     """Name of the subscription."""
-    references: Sequence[DiscoveredImageReference] = ()
+    references: ListOf[DiscoveredImageReference] = ()
     """Images that fit the subscription, best first."""
 
 
@@ -200,7 +199,7 @@ class ChartDiscoveryResult(Model):
     """The versions that the subscription asks for."""
     subscription_name: str = ""
     """Name of the subscription."""
-    versions: Sequence[str] = ()
+    versions: ListOf[str] = ()
     """Versions that fit the subscription, best first."""
 
 
@@ -209,20 +208,20 @@ class DiscoveredArtifacts(Model):
 
     discovered_at: Time | None = None
     """When it looked."""
-    git: Sequence[GitDiscoveryResult] = ()
+    git: ListOf[GitDiscoveryResult] = ()
     """Commits, by subscription."""
-    images: Sequence[ImageDiscoveryResult] = ()
+    images: ListOf[ImageDiscoveryResult] = ()
     """Images, by subscription."""
-    charts: Sequence[ChartDiscoveryResult] = ()
+    charts: ListOf[ChartDiscoveryResult] = ()
     """Helm charts, by subscription."""
-    results: Sequence[JsonObject] = ()
+    results: ListOf[JsonObject] = ()
     """Artifacts of other types, by subscription."""
 
 
 class WarehouseStatus(Model):
     """What a Warehouse found."""
 
-    conditions: Sequence[Condition] = ()
+    conditions: ListOf[Condition] = ()
     """Conditions: Ready, Reconciling, Healthy, FreightCreationCriteriaSatisfied, FreightCreated."""
     last_handled_refresh: str = ""
     """The value of the annotation kargo.akuity.io/refresh that was last acted on."""

@@ -200,10 +200,14 @@ def _compared_to_other_spec(app: Application) -> bool:
     if spec.source_hydrator is not None:
         return False
     if spec.has_multiple_sources:
-        same = _bare(compared.get("sources")) == _bare(spec.sources)
+        same = _say_the_same(compared.get("sources"), spec.sources)
     else:
-        same = _bare(compared.get("source")) == _bare(spec.source)
-    return not same or _bare(compared.get("destination")) != _bare(spec.destination)
+        same = _say_the_same(compared.get("source"), spec.source)
+    return not (same and _say_the_same(compared.get("destination"), spec.destination))
+
+
+def _say_the_same(one: Any, other: Any) -> bool:
+    return bool(one == other) or bool(_bare(one) == _bare(other))
 
 
 def _bare(value: Any) -> Any:

@@ -21,7 +21,7 @@ from kargo_py.api.types import JsonObject, Time
 from kargo_py.argocd.application import Application
 from kargo_py.argocd.health import fingerprint
 from kargo_py.controllers.control_flow import control_flow_status
-from kargo_py.controllers.promotion_waking import itself
+from kargo_py.controllers.promotion_waking import has_not_begun, itself
 from kargo_py.controllers.stage_context import argocd_context, metadata_patch, without_finalizer
 from kargo_py.controllers.stage_freight import agree, forget, pass_on, tell_verified
 from kargo_py.controllers.stage_health import checks
@@ -80,7 +80,7 @@ class StageReconciler:
             Controller("stage", self.reconcile)
             .watches(world.stages, _own_news(), itself)
             .watches(world.stages, _current_news(), self._if_bereft)
-            .watches(world.promotions, _promotion_news(), _stages_of_promotion)
+            .watches(world.promotions, _promotion_news(), self._stages_of_promotion)
             .watches(world.freights, _freight_news(), self._stages_of_freight)
             .watches(world.argocd.applications, _verdict_news(), self._stages_checking)
         )
@@ -100,6 +100,28 @@ class StageReconciler:
         named = self._world.promotions.get(Key(key.namespace, current))
         return (key,) if named is not None and not has_ended(named) else ()
 
+    def _current(self, key: Key) -> JsonObject | None:
+        """The Promotion of the Stage that it names as its current one; None also if the Stage cannot be read."""
+        stage = self._world.stage_models.read(self._world.stages.get(key))
+        current = stage.status.current_promotion if stage is not None else None
+        named = self._world.promotions.get(Key(key.namespace, current.name)) if current is not None else None
+        return named if named is not None and key in stage_of(named) else None
+
+    def _is_judged(self, key: Key) -> bool:
+        """Whether a verdict counts for the Stage now: not while its current Promotion runs, whose end wakes it."""
+        current = self._current(key)
+        return current is None or has_ended(current)
+
+    def _stages_of_promotion(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        """The Stage, unless all that is new is that its current Promotion has begun."""
+        promotion = new if new is not None else old
+        if promotion is None:
+            return ()
+        stages = stage_of(promotion)
+        if old is None or new is None or not (has_not_begun(old) and is_running(new)) or _spec_differs(old, new):
+            return stages
+        return [key for key in stages if self._current(key) is not new]
+
     def _stages_concerned(self, watch: Watch[T]) -> Callable[[T | None, T | None], Iterable[Key]]:
         """The Stages of which some check, of whatever kind, is about the changed object."""
 
@@ -112,10 +134,12 @@ class StageReconciler:
 
         return concerned
 
-    def _stages_with_check(self, uses: str, target: Key) -> Sequence[Key]:
+    def _stages_with_check(self, uses: str, target: Key) -> Iterable[Key]:
+        """Those that are judged by such a check now."""
         index = f"checked:{uses}"
         holding = [JSON.meta(stage).key for stage in self._world.stages.indexed(index, target)]
-        return holding + [key for p in self._world.promotions.indexed(index, target) for key in stage_of(p)]
+        holding += [key for p in self._world.promotions.indexed(index, target) for key in stage_of(p)]
+        return [key for key in dict.fromkeys(holding) if self._is_judged(key)]
 
     def _stages_checking(self, old: Application | None, new: Application | None) -> Iterable[Key]:
         app = new or old
@@ -449,9 +473,8 @@ def _phase(promotion: JsonObject) -> object:
     return (phase_of(promotion), promotion["metadata"].get("generation"))
 
 
-def _stages_of_promotion(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-    promotion = new if new is not None else old
-    return stage_of(promotion) if promotion is not None else ()
+def _spec_differs(old: JsonObject, new: JsonObject) -> bool:
+    return bool(old["metadata"].get("generation") != new["metadata"].get("generation"))
 
 
 def _verdict_news() -> Predicate[Application]:

@@ -78,22 +78,20 @@ def with_conditions(
 
     That alone is never worth a write: Reconciling becomes True together with something else only.
     """
-    told = _told(stage, status, running, now, template)
-    changed = told.wire() != stage.status.wire()
+    conditions = _told(stage, status, running, now, template)
     was_due = any(c.type == "Reconciling" and c.status == "True" for c in stage.status.conditions)
     if not due:
-        conditions = drop_condition(told.conditions, "Reconciling")
-    elif changed or was_due:
+        conditions = drop_condition(conditions, "Reconciling")
+    elif was_due or _replaced(status, conditions).wire() != stage.status.wire():
         condition = Condition(type="Reconciling", status="True", reason=REASON_RECONCILING(), message=LOOKS_AGAIN())
-        conditions = _set(stage, told.conditions, condition, now)
-    else:
-        return told
-    return _replaced(told, conditions)
+        conditions = _set(stage, conditions, condition, now)
+    return _replaced(status, conditions)
 
 
 def _told(
     stage: Stage, status: StageStatus, running: Promotion | None, now: datetime, template: Template | None
-) -> StageStatus:
+) -> tuple[Condition, ...]:
+    """The conditions, but for Reconciling."""
     if template is not None:
         valid: Condition | None = template_condition(template)
     else:
@@ -114,7 +112,7 @@ def _told(
         told = (_ready_condition(status, healthy, verified, valid), healthy, verified)
     for condition in (*told, valid) if valid is not None and template is not None else told:
         conditions = _set(stage, conditions, condition, now)
-    return _replaced(status, conditions)
+    return conditions
 
 
 def _set(stage: Stage, conditions: Iterable[Condition], condition: Condition, now: datetime) -> tuple[Condition, ...]:

@@ -91,10 +91,11 @@ def outlook(situation: Situation, folded: StageStatus, held_checks: Sequence[Hea
         left = HOLD - (situation.ended_since or 0.0)
         return Outlook(stage.status, write=False, look_again=min(left, verdict.recheck_after or left))
     before = stage.status.wire()
-    if status.wire() != before:
-        status = bounded(status)
+    write = status.wire() != before
+    if write and (small := bounded(status)) is not status:
+        status, write = small, small.wire() != before
     refresh = judged and running is None and verdict.refresh
-    return Outlook(status, status.wire() != before, look_again=again, verified=verified, refresh=refresh)
+    return Outlook(status, write, look_again=again, verified=verified, refresh=refresh)
 
 
 def _running(status: StageStatus, situation: Situation) -> Promotion | None:

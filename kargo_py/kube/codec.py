@@ -235,12 +235,11 @@ class JsonCodec:
     def meta(self, obj: JsonObject) -> Meta:
         """Name, uid and version; raises DecodeError for an object without a name."""
         meta = _mapping(obj, "metadata")
-        namespace, name, uid, version = (
-            str(meta.get(field) or "") for field in ("namespace", "name", "uid", "resourceVersion")
-        )
+        name = str(meta.get("name") or "")
         if not name:
             raise DecodeError(NO_NAME(kind=obj.get("kind")))
-        return Meta(Key(namespace, name), uid, version)
+        key = Key(str(meta.get("namespace") or ""), name)
+        return Meta(key, str(meta.get("uid") or ""), str(meta.get("resourceVersion") or ""))
 
 
 JSON = JsonCodec()

@@ -1,7 +1,6 @@
 """The base model and the scalars: texts are kept, values are right, and what is wrong is refused with a reason."""
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from kargo_py.api.types import Duration, Json, MicroTime, Model, PlainDuration, Time, wire_name
+from kargo_py.api.types import Duration, Json, ListOf, MicroTime, Model, PlainDuration, Time, wire_name
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,8 @@ class Outer(Model):
     """A model with every kind of field."""
 
     inner: Inner = Inner()
-    inners: Sequence[Inner] = ()
+    inners: ListOf[Inner] = ()
+    times: ListOf[Time] = ()
     timeout: Duration | None = None
     at: Time | None = None
     config: Json = None
@@ -49,6 +49,7 @@ class Outer(Model):
 WIRE = {
     "inner": {"repoURL": "https://h/x", "count": 0, "repo_url": "an unknown field", "new": [1, 2.5, None, {"a": True}]},
     "inners": [{}, {"repoURL": ""}],
+    "times": ["2026-01-31T12:00:00Z"],
     "timeout": "90m",
     "at": "2026-01-31T12:00:00+02:00",
     "config": {"n": 1.0, "big": 12345678901234567890, "nothing": None},
@@ -81,6 +82,15 @@ def test_replace() -> None:
     assert outer.wire() == WIRE
 
 
+def test_any_sequence_is_a_list_on_the_wire() -> None:
+    """Whether it was given or put in later; what it holds is written as by itself."""
+    inners, times = (Inner(), Inner(repo_url="x")), (Time("2026-01-31T12:00:00Z"),)
+    wire = {"inners": [{}, {"repoURL": "x"}], "times": ["2026-01-31T12:00:00Z"]}
+    for outer in (Outer(inners=inners, times=times), Outer().replace(inners=inners, times=times)):
+        assert outer.wire() == wire
+        assert [type(time) for time in outer.wire()["times"]] == [str]
+
+
 def test_replace_refuses_what_is_no_field() -> None:
     """A misspelt field is an error and not a new field of the object."""
     with pytest.raises(TypeError, match="Inner has no field repoURL"):
@@ -100,11 +110,23 @@ def test_models_are_immutable() -> None:
         ({"inner": {"count": True}}, ("inner", "count")),
         ({"inner": {"repoURL": 5}}, ("inner", "repoURL")),
         ({"inners": [{}, {"count": 1.5}]}, ("inners", 1, "count")),
+        ({"inners": "text"}, ("inners",)),
+        ({"inners": {"0": {}}}, ("inners",)),
         ({"timeout": 300}, ("timeout",)),
         ({"timeout": "5 minutes"}, ("timeout",)),
         ({"at": "yesterday"}, ("at",)),
     ],
-    ids=["text for number", "bool for number", "number for text", "in a list", "number", "duration", "time"],
+    ids=[
+        "text for number",
+        "bool for number",
+        "number for text",
+        "in a list",
+        "text for list",
+        "object for list",
+        "number",
+        "duration",
+        "time",
+    ],
 )
 def test_wrong_types_are_refused(wire: dict[str, Any], place: tuple[str | int, ...]) -> None:
     """Nothing is converted quietly; the error names the field as it stands on the wire."""

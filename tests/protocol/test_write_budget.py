@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kargo_py.controllers.world import FREIGHTS, PROMOTIONS
+from kargo_py.controllers.world import FREIGHTS, PROMOTIONS, STAGES
+from kargo_py.kube.codec import JSON, encode
+from kargo_py.kube.resources import Key
 from kargo_py.kube.rest import RestClient
 from kargo_py.local.argocd.simulator import ArgoCD
 from kargo_py.steps.argocd_update import USES
-from tests.protocol.universe import APP, REPO, Line, Universe, universe
+from tests.protocol.universe import APP, PROJECT, REPO, Line, Universe, universe
 
 pytestmark = pytest.mark.looptime
 
@@ -138,6 +140,39 @@ async def test_what_the_page_says(case: str) -> None:
     writes = [sum(n for call, n in written.items() if call.split()[1] == resource) for resource in RESOURCES]
     assert [*writes, sum(writes), reads] == told()[case]
     assert sum(spent.values()) == sum(writes) + reads
+
+
+async def test_what_is_looked_at() -> None:
+    """A Stage is looked at when a Promotion is made, and not again while that runs, whatever Argo CD does.
+
+    Then when it has ended, when Argo CD has looked at what it left, and when that has stood for long enough.
+    """
+    async with universe() as (world, argo), world.process() as process:
+        desk = Desk(world, argo)
+        await desk.promote()
+        await asyncio.sleep(SETTLED)
+        stages = process.stages.stats.reconciles
+        argo.application(APP.name).next_sync(hang=True)
+        name = await desk.create()
+        await world.until(lambda: "hook" in str(world.promotion(name).get("status")))
+        assert process.stages.stats.reconciles - stages == 1
+        argo.application(APP.name).finish_hook()
+        assert await world.ended(name) == "Succeeded"
+        await asyncio.sleep(SETTLED)
+        assert process.stages.stats.reconciles - stages == 4
+
+
+async def test_a_promotion_of_another_stage_keeps_no_stage_from_being_judged() -> None:
+    """A Stage may name one as its current Promotion, by somebody else's mistake: that is not waited for."""
+    dev = Key(PROJECT, "dev")
+    async with universe() as (world, argo), world.process():
+        await Desk(world, argo).promote()
+        await asyncio.sleep(SETTLED)
+        await world.create(PROMOTIONS, "other", {"spec": {"stage": "elsewhere", "freight": "f1"}})
+        body = encode({"status": {"currentPromotion": {"name": "other"}}})
+        await world.user.patch(STAGES, dev, body, codec=JSON, subresource="status")
+        argo.application(APP.name).health("Degraded")
+        await world.until(lambda: world._object(STAGES, dev)["status"]["health"]["status"] == "Unhealthy")
 
 
 def test_no_other_case() -> None:

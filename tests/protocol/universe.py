@@ -164,6 +164,7 @@ class Process:
     argocd: ArgoCD
     world: World
     promotions: Controller[Key]
+    stages: Controller[Key]
 
     async def kill(self) -> None:
         """End it as SIGKILL does: nothing that it had begun goes on, nothing is tidied."""
@@ -256,7 +257,7 @@ class Universe:
         ]
         tasks += [asyncio.create_task(controller.run()) for controller in controllers]
         tasks.append(asyncio.create_task(recorder.run()))
-        running = Process(line, tasks, argocd, world, controllers[0])
+        running = Process(line, tasks, argocd, world, controllers[0], controllers[1])
         try:
             yield running
         finally:
