@@ -5,7 +5,9 @@ models that nobody here wants. So its two fat packages are imported as *lazy* on
 once, their ``__init__`` runs when something is wanted of them that is not there yet. A program that embeds this one
 and imports kubernetes_asyncio itself, before or after, sees one package with one set of classes, and all of it.
 
-Import locks are the import system's own: a package that another thread is importing is waited for.
+Import locks are the import system's own: a package that another thread is importing is waited for. Packages are
+imported before what is in them: who imports ``a.b`` holds its lock and waits for that of ``a``, and another thread that
+runs an ``a`` which imports ``a.b`` then waits for the first (https://github.com/python/cpython/issues/82272).
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ _LAZY = frozenset({_ROOT, _CLIENT})
 _NOT_ASKED_FOR_IN_PASSING = frozenset({"__all__", "__project__", "__version__"})
 
 _narrow = threading.local()
+_loading = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +44,34 @@ class KubernetesAsyncio:
     ConfigException: type[Exception]
 
 
-@functools.cache
 def load() -> KubernetesAsyncio:
     """The classes, imported on the first call (0.1 s: not for an event loop)."""
+    with _loading:
+        return _load()
+
+
+@functools.cache
+def _load() -> KubernetesAsyncio:
     finder = _LazyFinder()
     sys.meta_path.insert(0, finder)
     _narrow.importing = True
     try:
+        importlib.import_module(_ROOT)
+        importlib.import_module(_CLIENT)
         configuration = importlib.import_module(f"{_CLIENT}.configuration").Configuration
         client = sys.modules[_CLIENT]
         if isinstance(client, _LazyPackage):
             # The name under which the modules of the config package import it.
             client.Configuration = configuration  # type: ignore[attr-defined]
+        importlib.import_module(f"{_ROOT}.config")
         kube_config = importlib.import_module(_KUBE_CONFIG)
         in_cluster = importlib.import_module(f"{_ROOT}.config.incluster_config")
         # For who imports one of the api modules next: they import each other in a circle that begins well only here.
         importlib.import_module(f"{_CLIENT}.rest")
     finally:
         _narrow.importing = False
-        sys.meta_path.remove(finder)
+        # Not taken out of the list that is there: another thread that goes along it would pass over the next finder.
+        sys.meta_path = [each for each in sys.meta_path if each is not finder]
     return KubernetesAsyncio(
         Configuration=configuration,
         KubeConfigLoader=kube_config.KubeConfigLoader,
@@ -76,7 +88,7 @@ class _LazyFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname not in _LAZY:
             return None
-        for finder in sys.meta_path:
+        for finder in tuple(sys.meta_path):
             spec = None if isinstance(finder, _LazyFinder) else finder.find_spec(fullname, path, target)
             if spec is not None and spec.loader is not None:
                 spec.loader = _LazyLoader(spec.loader)

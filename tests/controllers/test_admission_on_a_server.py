@@ -105,6 +105,7 @@ async def test_refused(cluster: Cluster) -> None:
     async with cluster.controllers():
         await cluster.create(bare("p1", freight="f1"))
         await cluster.wait("promotion", "p1", ".status.phase", "Errored")
+        await cluster.wait("stage", "dev", ".status.conditions[?(@.type=='PromotionTemplateValid')].status", "False")
         shown = await cluster.kubectl("get", "stage", "dev")
     message = (await cluster.get("promotion", "p1"))["status"]["message"]
 
