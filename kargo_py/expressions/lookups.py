@@ -25,7 +25,6 @@ from kargo_py.expressions.secret_parts import (
     written,
 )
 from kargo_py.expressions.values import QUICK_STEPS, Allowance, Value
-from kargo_py.expressions.writing import quoted
 
 _MOST: Final = 100
 """Objects that the expressions of one step may read."""
@@ -158,7 +157,7 @@ class Lookups:
                 if written(part) not in in_the_open:
                     self.secrets.add(written(part))
             elif any(
-                len(left) >= SHORTEST_DERIVED and quoted(left)[1:-1] not in in_the_open
+                len(left) >= SHORTEST_DERIVED and left not in in_the_open
                 for left in self.secrets.mask(part).split(MASK)
             ):
                 self.secrets.add(part)

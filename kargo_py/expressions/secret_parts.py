@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from kargo_py.expressions.analysis import parts, uses
@@ -25,6 +25,7 @@ SHORTEST_DERIVED: Final = 8
 _MOST_OPEN: Final = 1000
 """Of the values that an expression reads, each time; what is beyond is taken for secret where it stands beside one."""
 _NUMBER: Final = re.compile(r"[-+.0-9eE]+")
+_BETWEEN_QUOTES: Final = re.compile(r'(?:[^"\\]+|\\.)+', re.DOTALL)
 
 
 def list_or_map(text: str) -> Any:
@@ -74,16 +75,26 @@ def open_in_text(pieces: Iterable[str | None]) -> set[str]:
     """What stands in the open in a text in JSON, given in *pieces*: None is one that does not."""
     text = "".join('"' if piece is None else piece for piece in pieces)
     numbers = (parse_float(found) for found in _NUMBER.findall(text) if len(found) >= SHORTEST_DERIVED)
-    return {*text.split('"'), *(written(number) for number in numbers if number is not None)}
+    texts = map(_unescaped, _BETWEEN_QUOTES.findall(text))
+    return {*texts, *(written(number) for number in numbers if number is not None)}
+
+
+def _unescaped(text: str) -> str:
+    """What *text* says between quotes in JSON; *text* if that is nothing."""
+    if "\\" not in text:
+        return text
+    try:
+        return str(from_json(f'"{text}"', Budget()))
+    except Fault:
+        return text
 
 
 def open_in(expression: Expression, names: Mapping[str, Value], hidden: Container[str]) -> set[str]:
     """What stands in the open in *expression*, or in what of *names* it reads, *hidden* variables left out."""
-    found = {part.value for part in parts(expression.tree) if isinstance(part, Literal) and type(part.value) is str}
-    for read in uses(expression.tree).reads:
-        some = islice(inner(_at(names, read.path, hidden)), _MOST_OPEN)
-        found.update(each if isinstance(each, str) else written(each) for each in some)
-    return found
+    literals = [part.value for part in parts(expression.tree) if isinstance(part, Literal)]
+    some = (islice(inner(_at(names, read.path, hidden)), _MOST_OPEN) for read in uses(expression.tree).reads)
+    found = chain(inner(literals), *some)
+    return {each if isinstance(each, str) else written(each) for each in found}
 
 
 def _at(names: Mapping[str, Value], path: tuple[str, ...], hidden: Container[str]) -> Any:

@@ -138,6 +138,10 @@ def test_any_json_in_a_secret(value: Any, template: str) -> None:
     [
         (f"${{{{ {{'client-secret': {UP}}} }}}}", {"client-secret": "***"}),
         (f"${{{{ {{'mode': 'read-write', 'pw': {UP}}} }}}}", {"mode": "read-write", "pw": "***"}),
+        (
+            f"${{{{ {{'account': 123456789012, 'ratio': 0.123456789, 'pw': {UP}}} }}}}",
+            {"account": 123456789012, "ratio": 0.123456789, "pw": "***"},
+        ),
         (f"${{{{ [ctx.stage, vars.account, {UP}] }}}}", ["production", "123456789012", "***"]),
         (f"${{{{ {{(ctx.stage): {UP}}} }}}}", {"production": "***"}),
         (f"${{{{ fromJSON({S}.json) }}}}", {"user_name": "***", "pin": "***", "list": ["***", "***"]}),
@@ -148,6 +152,14 @@ def test_any_json_in_a_secret(value: Any, template: str) -> None:
         (
             f'{{"url": "https://${{{{ ctx.stage }}}}.example.com", "in": "https://x:${{{{ {UP} }}}}@example.com"}}',
             {"url": "https://production.example.com", "in": "https://x:***@example.com"},
+        ),
+        (
+            f'{{"a": "shop is in \\"${{{{ ctx.stage }}}}\\" now", "b": "https:\\/\\/x.com", "c": "${{{{ {UP} }}}}"}}',
+            {"a": 'shop is in "production" now', "b": "https://x.com", "c": "***"},
+        ),
+        (
+            f'{{"text": "say \\"${{{{ {UP} }}}}\\" to production"}}',
+            {"text": 'say "***" to production'},
         ),
     ],
 )
