@@ -22,8 +22,8 @@ from kargo_py.expressions.writing import from_json
 
 SHORTEST_DERIVED: Final = 8
 """What is shorter, as yes or prod, says nothing of the secret it was made of."""
-_MOST_OPEN: Final = 1000
-"""Of the values that an expression reads, each time; what is beyond is taken for secret where it stands beside one."""
+_MOST_OPEN: Final = 5000
+"""Values looked at in what an expression reads; what is beyond is taken for secret where it stands beside one."""
 _NUMBER: Final = re.compile(r"[-+.0-9eE]+")
 _BETWEEN_QUOTES: Final = re.compile(r'(?:[^"\\]+|\\.)+', re.DOTALL)
 
@@ -43,20 +43,26 @@ def written(number: float) -> str:
     return format_json_float(number) if math.isfinite(number) else ""
 
 
-def inner(value: Any) -> Iterator[str | float]:
-    """Texts, names and numbers in *value* that are long enough to say something."""
-    waiting = [value]
-    while waiting:
-        one = as_text(waiting.pop())
-        if isinstance(one, Mapping):
-            waiting += [*one, *one.values()]
-        elif isinstance(one, list):
-            waiting += one
-        elif isinstance(one, str):
+def inner(value: Any, most: int | None = None) -> Iterator[str | float]:
+    """Texts, names and numbers in *value* that are long enough to say something; of the first *most* values in it."""
+    for one in islice(_all_in(value), most):
+        if isinstance(one, str):
             if len(one) >= SHORTEST_DERIVED:
                 yield one
         elif isinstance(one, int | float) and not isinstance(one, bool) and len(written(one)) >= SHORTEST_DERIVED:
             yield one
+
+
+def _all_in(value: Any) -> Iterator[Any]:
+    """*value* and all that is in it, names, too."""
+    waiting = [value]
+    while waiting:
+        one = as_text(waiting.pop())
+        yield one
+        if isinstance(one, Mapping):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list):
+            waiting += one
 
 
 def names_in(value: Any) -> Iterator[str]:
@@ -92,8 +98,8 @@ def _unescaped(text: str) -> str:
 def open_in(expression: Expression, names: Mapping[str, Value], hidden: Container[str]) -> set[str]:
     """What stands in the open in *expression*, or in what of *names* it reads, *hidden* variables left out."""
     literals = [part.value for part in parts(expression.tree) if isinstance(part, Literal)]
-    some = (islice(inner(_at(names, read.path, hidden)), _MOST_OPEN) for read in uses(expression.tree).reads)
-    found = chain(inner(literals), *some)
+    read = (inner(_at(names, each.path, hidden), _MOST_OPEN) for each in uses(expression.tree).reads)
+    found = chain(inner(literals), *read)
     return {each if isinstance(each, str) else written(each) for each in found}
 
 
