@@ -35,7 +35,7 @@ class Secrecy(IntEnum):
 
     NONE = 0
     SHORT = 1
-    """One was looked at for it; it is too short to be looked for in other texts."""
+    """One was looked at for it; it is too short to be looked for in other texts, or stands in the open elsewhere."""
     FULL = 2
     """It is a secret itself."""
 

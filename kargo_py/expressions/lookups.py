@@ -137,9 +137,14 @@ class Lookups:
         if len(said) < SHORTEST_DERIVED:
             return Secrecy.SHORT
         if secrecy is Secrecy.FULL:
+            in_the_open = open_in(expression, names, self._tainted)
+            if text in in_the_open:
+                # A secret has only chosen it
+                return Secrecy.SHORT
             self.secrets.add(text)
             within = list(inner(list_or_map(said)))
-            in_the_open = self._in_secrets() | open_in(expression, names, self._tainted) if within else set()
+            if within:
+                in_the_open |= self._in_secrets()
             for part in (each if isinstance(each, str) else written(each) for each in within):
                 if part not in in_the_open:
                     self.secrets.add(part)

@@ -161,6 +161,9 @@ def test_any_json_in_a_secret(value: Any, template: str) -> None:
             f'{{"text": "say \\"${{{{ {UP} }}}}\\" to production"}}',
             {"text": 'say "***" to production'},
         ),
+        (f"${{{{ {UP} != '' ? 'registry/shop/image' : 'registry/shop/canary' }}}}", "registry/shop/image"),
+        (f"${{{{ {UP} == '' ? '' : vars.account }}}}:x", "123456789012:x"),
+        (f"${{{{ {UP} == '' ? '' : {UP} }}}}", "***"),
     ],
 )
 def test_what_stands_in_the_open_stays(config: str, stays: Any) -> None:
