@@ -231,7 +231,7 @@ def _scope(program: Program, position: Position, lookups: Lookups, now: datetime
     """All that the step's expressions are evaluated with; raises VariableError and Missing."""
     functions = promotion_functions(program.freight, lookups)
     before = environment(program.context, alias=position.alias)
-    scope = Scope(before, functions, now, lookups.seen, lookups.allowance, lookups.taint, lookups.joined)
+    scope = Scope(before, functions, now, lookups, lookups.allowance)
     variables = evaluate_variables(program.variables, scope)
     here = environment(
         program.context,

@@ -196,14 +196,14 @@ def uses(tree: Node) -> Uses:
     return _Search().run(tree)
 
 
-def parts(tree: Node) -> Iterator[Any]:
-    """All parts of *tree*, itself too, in no order."""
+def parts(tree: Node, *, but: type[Node] | None = None) -> Iterator[Any]:
+    """All parts of *tree*, itself too, in no order; those of the type *but* are left out with all that is in them."""
     waiting: list[Any] = [tree]
     while waiting:
         one = waiting.pop()
         if isinstance(one, tuple):
             waiting.extend(one)
-        elif hasattr(one, "at"):
+        elif hasattr(one, "at") and type(one) is not but:
             yield one
             waiting.extend(getattr(one, name) for name in type(one).__slots__)
 

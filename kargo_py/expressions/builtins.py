@@ -63,7 +63,7 @@ def _builtin(name: str, least: int, most: int | None = None) -> Callable[[Callab
 def call_builtin(name: str, arguments: list[Value], call: Call) -> Value:
     """The value of ``name(*arguments)``. Raises Fault."""
     rule = BUILTINS[name]
-    if name != "get" and any(type(argument) is Guess for argument in arguments):
+    if name not in _OF_EITHER and any(type(argument) is Guess for argument in arguments):
         arguments = [(as_text if name in _OF_TEXTS else guessed)(argument) for argument in arguments]
     if not rule.least <= len(arguments) <= rule.most:
         takes = str(rule.least) if rule.least == rule.most else f"{rule.least} to {rule.most}"
@@ -82,6 +82,9 @@ _OF_TEXTS: Final = frozenset(
     }
 )
 """Of a guess, these take the text; of the count that some of them take, the text is read as a number."""
+
+_OF_EITHER: Final = frozenset({"get"})
+"""These decide by their other arguments: a guess is the name of a member as its text, a place in a list otherwise."""
 
 
 def _wrong(name: str, value: Value) -> Fault:

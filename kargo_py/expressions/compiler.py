@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kargo_py.expressions.analysis import parts
 from kargo_py.expressions.builtins import call_builtin
 from kargo_py.expressions.compiled import Code, Nil, Positioned, Run, guarded
 from kargo_py.expressions.errors import Fault
@@ -315,16 +316,7 @@ def _predicate_builtin(node: Builtin) -> Code:
 
 def _weight(node: Node) -> int:
     """How many parts a predicate has; not those of predicates in it, which count each time they are asked."""
-    waiting: list[object] = [node]
-    weight = 0
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, tuple):
-            waiting.extend(one)
-        elif type(one) in _COMPILERS:
-            weight += 1
-            waiting.extend(getattr(one, name) for name in type(one).__slots__)  # type: ignore[attr-defined]
-    return weight
+    return sum(1 for _ in parts(node, but=Predicate))
 
 
 _COMPILERS: Final[Mapping[type, Callable[..., Code]]] = {

@@ -148,7 +148,7 @@ def evaluate_variables(
             rendered = render(variable.value, here)
         except ExpressionError as error:
             raise VariableError(variable.name, error) from error
-        if rendered.secrecy and scope.taint is not None:
-            scope.taint(variable.name, rendered.secrecy)
+        if rendered.secrecy and scope.witness is not None:
+            scope.witness.taint(variable.name, rendered.secrecy)
         made = {**made, variable.name: rendered.variable()}
     return made

@@ -128,7 +128,7 @@ class Lookups:
         self._here.touched = touched
 
     def seen(self, text: str | None, expression: Expression, names: Mapping[str, Value]) -> Secrecy:
-        """The result of *expression* over *names*; kept secret if it was made of one. To be ``Scope.seen``."""
+        """The result of *expression* over *names*; kept secret if it was made of one."""
         secrecy = Secrecy.FULL if self._touched else self._of_variables(expression)
         self._touched = False
         if text is None or not secrecy:
@@ -151,7 +151,7 @@ class Lookups:
         return secrecy
 
     def joined(self, value: Value, text: str, pieces: Sequence[str | None]) -> None:
-        """*value* was guessed from *text*, put together of *pieces*: None is secret. To be ``Scope.joined``."""
+        """*value* was guessed from *text*, put together of *pieces*: None is secret."""
         if isinstance(value, int | float) and not isinstance(value, bool):
             if len(bare(text)) >= SHORTEST_DERIVED:
                 self.secrets.add(text)
@@ -177,7 +177,7 @@ class Lookups:
         return self._names
 
     def taint(self, name: str, secrecy: Secrecy) -> None:
-        """The variable *name* was made with a Secret. To be ``Scope.taint``."""
+        """The variable *name* was made with a Secret."""
         self._tainted[name] = max(secrecy, self._tainted.get(name, Secrecy.NONE))
 
     def _of_variables(self, expression: Expression) -> Secrecy:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from kargo_py.expressions.analysis import parts
 from kargo_py.expressions.compiled import Functions
@@ -96,6 +96,19 @@ def _parse(source: str) -> Template:
 _remembered: Final = lru_cache(maxsize=256)(_parse)
 
 
+class Witness(Protocol):
+    """Who keeps what is made with Secrets secret."""
+
+    def seen(self, text: str | None, expression: Expression, names: Mapping[str, Value]) -> Secrecy:
+        """How secret *text* is, the result of *expression* over *names* as it is put in; None if it has none."""
+
+    def joined(self, value: Value, text: str, pieces: Sequence[str | None]) -> None:
+        """*value* was guessed from *text*, put together of several *pieces*: None is a secret one."""
+
+    def taint(self, name: str, secrecy: Secrecy) -> None:
+        """A Secret was looked at for the variable *name*."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """All that templates are evaluated with."""
@@ -103,14 +116,10 @@ class Scope:
     environment: Mapping[str, Value]
     functions: Functions
     now: datetime
-    seen: Callable[[str | None, Expression, Mapping[str, Value]], Secrecy] | None = None
-    """Told of the text of each expression's result, as it is put in, None if it has none; says how secret it is."""
+    witness: Witness | None = None
+    """Told of all that may be made with Secrets."""
     allowance: Allowance = field(default_factory=Allowance)
     """What all of them together may take."""
-    taint: Callable[[str, Secrecy], None] | None = None
-    """Told of the name of each variable for which a Secret was looked at, and how secret it is."""
-    joined: Callable[[Value, str, Sequence[str | None]], None] | None = None
-    """Told of each guess from a text of several pieces, some of them secret: the text and the others, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +147,7 @@ def render(source: str, scope: Scope) -> Rendered:
         text = "".join(part for part in template.parts if isinstance(part, str)) if template.parts else source
         # A text without a delimiter is left alone; one with an empty expression is looked at as any other
         return Rendered(text, text) if not _BEGIN.search(source) else _coerced(source, text, alone_nil=False)
+    witness = scope.witness
     texts: list[str] = []
     hidden: set[int] = set()
     nil, secrecy = False, Secrecy.NONE
@@ -150,18 +160,18 @@ def render(source: str, scope: Scope) -> Rendered:
             value = as_text(_evaluated(template, begin, expression, scope))
             texts.append(_text(template, begin, value))
         except TemplateError as error:
-            if scope.seen and scope.seen(None, expression, scope.environment):
+            if witness and witness.seen(None, expression, scope.environment):
                 # What it quotes may have been made of a secret, which nobody would know for one.
                 raise error.without_data() from None
             raise
         except Missing as missing:
             lookup = missing.lookup
-            if scope.seen and scope.seen(None, expression, scope.environment) and not _says(expression, lookup.name):
+            if witness and witness.seen(None, expression, scope.environment) and not _says(expression, lookup.name):
                 # Who cannot read it tells its name.
                 raise Missing(dataclasses.replace(lookup, untold=True)) from None
             raise
         nil = value is None
-        if scope.seen and (made := scope.seen(texts[-1], expression, scope.environment)):
+        if witness and (made := witness.seen(texts[-1], expression, scope.environment)):
             secrecy = max(secrecy, made)
             hidden.add(len(texts) - 1)
         if sum(map(len, texts[-2:])) > MAX_TEXT:
@@ -173,8 +183,8 @@ def render(source: str, scope: Scope) -> Rendered:
     rendered = _coerced(source, text, alone_nil=nil and text.strip() == "null")
     if not secrecy:
         return rendered
-    if scope.joined and secrecy is Secrecy.FULL and len(texts) > 1 and not isinstance(rendered.value, str | None):
-        scope.joined(rendered.value, text, [None if at in hidden else piece for at, piece in enumerate(texts)])
+    if witness and secrecy is Secrecy.FULL and len(texts) > 1 and not isinstance(rendered.value, str | None):
+        witness.joined(rendered.value, text, [None if at in hidden else piece for at, piece in enumerate(texts)])
     return Rendered(rendered.value, rendered.text, secrecy)
 
 

@@ -56,7 +56,7 @@ class Gates:
                 error.retry_after = left
                 raise error
             # Jitter, so that not all that waited come back in the same instant.
-            await asyncio.sleep(left + random.random() * min(left, 1.0))  # noqa: S311
+            await asyncio.sleep(left + random.random() * min(left, 1.0))  # noqa: S311 - no secret
 
     def close(self, seconds: float, resource: Resource, error: TooManyRequests) -> None:
         """Keep off for *seconds*, as *error* asks: from everything, or from lists and watches of *resource* only."""

@@ -308,14 +308,7 @@ class _Work:
         program, position, now = self._program, self._position, self._all.setting.now
         functions = promotion_functions(program.freight, self._lookups)
         lookups = self._lookups
-        before = Scope(
-            environment(program.context, alias=position.alias),
-            functions,
-            now,
-            lookups.seen,
-            taint=lookups.taint,
-            joined=lookups.joined,
-        )
+        before = Scope(environment(program.context, alias=position.alias), functions, now, lookups)
         values: dict[str, Value] = {}
         common = await self._evaluated(program.variables, before, values, of_step=False)
         self.made.common = {name: _shown(value) for name, value in values.items()}
@@ -324,14 +317,14 @@ class _Work:
         )
         own = await self._evaluated(
             position.step.vars,
-            Scope(here, functions, now, lookups.seen, taint=lookups.taint, joined=lookups.joined),
+            Scope(here, functions, now, lookups),
             values,
             of_step=True,
         )
         self.made.own = {variable.name: _shown(values[variable.name]) for variable in position.step.vars}
         everything = {**functions, **status_functions(position.alias, position.before)}
         here = with_variables(here, values)
-        self._scope = Scope(here, everything, now, lookups.seen, taint=lookups.taint, joined=lookups.joined)
+        self._scope = Scope(here, everything, now, lookups)
         self._program = Program(program.context, program.freight, common)
         step = position.step.replace(vars=own)
         self._position = Position(position.alias, step, position.outputs, position.before)

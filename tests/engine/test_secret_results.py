@@ -207,7 +207,7 @@ def test_an_evaluation_that_nobody_waits_for() -> None:
         return ""
 
     functions = {**promotion_functions((), lookups), "wait": Function("wait", wait, 0, 0)}
-    scope, made = Scope({}, functions, NOON, lookups.seen), list[Secrecy]()
+    scope, made = Scope({}, functions, NOON, lookups), list[Secrecy]()
     thread = threading.Thread(target=lambda: made.append(render(f"${{{{ {UP} + wait() }}}}", scope).secrecy))
     thread.start()
     try:

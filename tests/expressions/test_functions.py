@@ -63,7 +63,7 @@ def scope(alias: str = "me", steps: list[StepExecutionMetadata] | None = None, l
         context, alias=alias, variables={"x": 1}, outputs={"a": {"k": "v"}, "t::a": {"k": "w"}}, steps=steps
     )
     functions = {**promotion_functions([SHOP, OTHER], lookups), **status_functions(alias, steps)}
-    return Scope(here, functions, NOW, lookups.seen)
+    return Scope(here, functions, NOW, lookups)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ class TestLookups:
             return {"k": lookup.name} if lookup.name != "none" else None
 
         config = ["${{ configMap('a').k + configMap('a').k }}", "${{ secret('b').k }}", "${{ secret('none') }}"]
-        here = Scope({}, promotion_functions([], lookups), NOW, lookups.seen)
+        here = Scope({}, promotion_functions([], lookups), NOW, lookups)
 
         assert await resolved(lambda: render_all(config, here), lookups, reader) == ["aa", "b", {}]
         assert [Lookup(Source.CONFIG_MAP, "a"), Lookup(Source.SECRET, "b"), Lookup(Source.SECRET, "none")] == read
@@ -281,7 +281,7 @@ class TestLookups:
             return {"k": "v"}
 
         def evaluated(count: int) -> Any:
-            here = Scope({}, promotion_functions([], lookups), NOW, lookups.seen, lookups.allowance)
+            here = Scope({}, promotion_functions([], lookups), NOW, lookups, lookups.allowance)
             return render_all(config[-count:], here)
 
         assert await resolved(lambda: evaluated(3), lookups, reader) == [25000, 25000, "v"]

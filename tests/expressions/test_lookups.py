@@ -168,7 +168,7 @@ def rendered(source: Any, lookups: Lookups) -> Any:
     functions = promotion_functions((), lookups)
     while True:
         try:
-            return render_all(source, Scope({}, functions, NOON, lookups.seen))
+            return render_all(source, Scope({}, functions, NOON, lookups))
         except Missing as missing:
             lookups.put(missing.lookup, {"pw": "geheim-eins", "both": "user:first-word,user:other-word"})
 
