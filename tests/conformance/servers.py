@@ -74,6 +74,7 @@ class Finished:
     err: str
 
 
+_FILLING = b"storage is (re)initializing"
 _CLOSED_MEANWHILE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)
 
 
@@ -103,7 +104,11 @@ class Server:
         as_: str = "application/json",
         **headers: str,
     ) -> Answer:
-        """Send one request; *body* is sent as it is if it is text or bytes, else as JSON. ``a_b`` is the header A-B."""
+        """Send one request; *body* is sent as it is if it is text or bytes, else as JSON. ``a_b`` is the header A-B.
+
+        While the real server fills the watch cache of a kind, anew after each change of its definition, it refuses
+        lists and watches of it; it is asked again then, as clients do.
+        """
         sent = {"Authorization": f"Bearer {self.token}"}
         payload: bytes | None = None
         if body is not None:
@@ -113,14 +118,22 @@ class Server:
             )
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         sent = {name: value for name, value in sent.items() if value}
+
+        def answer() -> Answer | None:
+            found = self._answer(method, path, payload, sent)
+            return None if found.code == 429 and _FILLING in found.body else found
+
+        return eventually(answer)
+
+    def _answer(self, method: str, path: str, payload: bytes | None, sent: Mapping[str, str]) -> Answer:
         connection = self._idle.pop() if self._idle else self.connect()
         try:
             try:
-                connection.request(method, path, payload, sent)
+                connection.request(method, path, payload, dict(sent))
                 received = connection.getresponse()
             except _CLOSED_MEANWHILE:  # it was idle for too long, or the server was restarted by another test
                 connection.close()
-                connection.request(method, path, payload, sent)
+                connection.request(method, path, payload, dict(sent))
                 received = connection.getresponse()
             text = received.read()
         except BaseException:
@@ -167,11 +180,19 @@ class Server:
 
     @contextlib.contextmanager
     def watch(self, path: str, **headers: str) -> Iterator[Watching]:
-        """Open a watch."""
+        """Open a watch; as in :meth:`send`, again if its kind is not ready for it."""
         connection = self.connect(timeout=SECONDS)
-        with contextlib.closing(connection):
+
+        def opened() -> http.client.HTTPResponse | None:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"} | headers)
-            yield Watching(connection.getresponse())
+            response = connection.getresponse()
+            if response.status == 429:
+                connection.close()
+                return None
+            return response
+
+        with contextlib.closing(connection):
+            yield Watching(eventually(opened))
 
     # kubectl
 
