@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
+from tests.envtest.server import FROM_THE_CACHE
+
 JsonObject = dict[str, Any]
 Which = Literal["embedded", "real"]
 T = TypeVar("T")
@@ -238,7 +240,7 @@ class Server:
 
         def served() -> JsonObject | None:
             # The real server's own controllers bring these one after the other, the description last.
-            if self.get(f"/{api}/{spec['names']['plural']}?limit=1").code != 200:
+            if self.get(f"/{api}/{spec['names']['plural']}?{FROM_THE_CACHE}").code != 200:
                 return None
             # An empty 200 comes for a moment after a definition of the same name was deleted.
             described = self.get(f"/openapi/v3/{api}")

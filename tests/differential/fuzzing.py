@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
+from urllib.parse import parse_qsl
 
 from tests.differential.comparing import Difference
 from tests.differential.drawing import sequence
@@ -52,8 +53,7 @@ def arena(server: ApiServer) -> Iterator[Arena]:
 
                 def ask(path: str, side: Real | Embedded = side) -> Answer:
                     path, _, query = path.partition("?")
-                    name, _, value = query.partition("=")
-                    return side.ask(Step("GET", path, [(name, value)]))
+                    return side.ask(Step("GET", path, parse_qsl(query)))
 
                 await_served(ask, definition)
         with contextlib.closing(both):

@@ -15,6 +15,7 @@ from tests.differential.comparing import Difference, Names, alike
 from tests.differential.differences import is_listed
 from tests.differential.sides import Embedded, Memory, Real
 from tests.differential.steps import Answer, JsonObject, Step
+from tests.envtest.server import FROM_THE_CACHE
 
 WATCH_SECONDS: Final = 1
 PATIENT_SECONDS: Final = 4
@@ -188,6 +189,6 @@ def await_served(ask: Callable[[str], Answer], definition: JsonObject) -> None:
     """Return when objects of *definition* can be written."""
     spec = definition["spec"]
     for version in spec["versions"]:
-        path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}?limit=1"
+        path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}?{FROM_THE_CACHE}"
         while version["served"] and ask(path).code != 200:
             time.sleep(0.05)

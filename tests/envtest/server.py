@@ -42,7 +42,7 @@ _POLL_SECONDS: Final = 0.02
 # A list of nothing that must come from the server's watch cache: while that is filled it answers 429 ("storage is
 # (re)initializing"). With a limit and no selector etcd itself is asked, and the cache may not be there yet.
 # https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4568-resilient-watchcache-init
-_FROM_THE_CACHE: Final = "fieldSelector=metadata.name%3Dnone-of-them"
+FROM_THE_CACHE: Final = "fieldSelector=metadata.name%3Dnone-of-them"
 T = TypeVar("T")
 
 # As kube-up.sh: admission that needs a controller-manager, or that no test here is about.
@@ -340,7 +340,7 @@ class ApiServer:
         try:
             live = self.request("GET", f"{DEFINITIONS}/{definition['metadata']['name']}")
             # Until its storage is set up, also after each start of the server, a kind answers 404, then 429.
-            self.request("GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?{_FROM_THE_CACHE}")
+            self.request("GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?{FROM_THE_CACHE}")
             # Its OpenAPI comes later still, and `kubectl explain` and `create` ask for it.
             described = self.request("GET", f"/openapi/v3/apis/{spec['group']}/{version}")["components"]["schemas"]
         except RequestFailed as failure:
@@ -390,7 +390,7 @@ class ApiServer:
         try:
             for kind in self.request("GET", "/api/v1")["resources"]:
                 if {"list", "watch"} <= set(kind["verbs"]):
-                    self.request("GET", f"/api/v1/{kind['name']}?{_FROM_THE_CACHE}")
+                    self.request("GET", f"/api/v1/{kind['name']}?{FROM_THE_CACHE}")
         except RequestFailed as failure:
             if failure.status in {429, 503}:
                 return False
